@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manta/ckpt.h - the state of a training: what is saved, and how it is read again.
+ *
+ * A state is a set of named tensors plus one small value. Saving costs the step one memory copy;
+ * the file is written behind it. On disk the tensors are a safetensors file that other tools open.
+ */
+#ifndef MANTA_CKPT_H
+#define MANTA_CKPT_H
+
+#include <manta/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*      name   bytes  safetensors */
+#define MANTA_DTYPE_MAP(X)                                                                         \
+  X(BOOL8, 1, "BOOL")                                                                              \
+  X(U8, 1, "U8")                                                                                   \
+  X(I8, 1, "I8")                                                                                   \
+  X(U16, 2, "U16")                                                                                 \
+  X(I16, 2, "I16")                                                                                 \
+  X(F16, 2, "F16")                                                                                 \
+  X(BF16, 2, "BF16")                                                                               \
+  X(U32, 4, "U32")                                                                                 \
+  X(I32, 4, "I32")                                                                                 \
+  X(F32, 4, "F32")                                                                                 \
+  X(U64, 8, "U64")                                                                                 \
+  X(I64, 8, "I64")                                                                                 \
+  X(F64, 8, "F64")
+
+typedef enum manta_dtype {
+#define MANTA__DTYPE_ENUM(name, bytes, text) MANTA_##name,
+  MANTA_DTYPE_MAP(MANTA__DTYPE_ENUM)
+#undef MANTA__DTYPE_ENUM
+      MANTA_DTYPE_COUNT
+} manta_dtype;
+
+MANTA_API size_t manta_dtype_bytes(manta_dtype t);     /* 0 if unknown */
+MANTA_API const char *manta_dtype_name(manta_dtype t); /* "F32"; "?" if unknown */
+
+#define MANTA_MAX_DIMS         8
+#define MANTA_TENSOR_NAME_MAX  1024
+#define MANTA_STATE_MAX_TENSORS 65536
+#define MANTA_STATE_VALUE_MAX  (1u << 20) /* packed bytes of the small value */
+
+/* A named array. In a state to be saved, name and data are the caller's; out of a checkpoint they
+ * are borrowed from it, and data is read-only. Row-major, no strides. */
+typedef struct manta_tensor {
+  const char *name;
+  manta_dtype dtype;
+  int ndim;
+  int64_t shape[MANTA_MAX_DIMS];
+  void *data;
+} manta_tensor;
+
+/* Bytes of the tensor's data, or -1 if shape and type make no sense. */
+MANTA_API int64_t manta_tensor_bytes(const manta_tensor *t);
+
+/* What is saved: all borrowed for the duration of the save. */
+typedef struct manta_state {
+  const manta_tensor *tensors;
+  size_t count;
+  const manta_value *value; /* NULL: nil */
+} manta_state;
+
+#ifndef __cplusplus
+/* A one-dimensional tensor over an array: MANTA_VECTOR("w", MANTA_F32, w, n). */
+#define MANTA_VECTOR(name_, dtype_, data_, n_)                                                     \
+  ((manta_tensor){(name_), (dtype_), 1, {(int64_t)(n_)}, (void *)(data_)})
+#endif
+
+/* A checkpoint that can be read: the newest one out of memory, or one from disk. */
+typedef struct manta_checkpoint manta_checkpoint;
+
+/* Opens a checkpoint directory (the one that holds manifest.json). verify: also compare the XXH3 of
+ * every file, which reads them whole; else files are mapped and only their sizes checked. */
+MANTA_API manta_status manta_checkpoint_open(manta_checkpoint **out, const char *dir, bool verify,
+                                             manta_error *err);
+MANTA_API void manta_checkpoint_close(manta_checkpoint *c); /* NULL is fine */
+
+/* All of these borrow: what they return dies with the checkpoint. */
+MANTA_API size_t manta_checkpoint_count(const manta_checkpoint *c);
+MANTA_API const manta_tensor *manta_checkpoint_at(const manta_checkpoint *c, size_t i);
+MANTA_API const manta_tensor *manta_checkpoint_tensor(const manta_checkpoint *c, const char *name);
+MANTA_API const manta_value *manta_checkpoint_value(const manta_checkpoint *c);
+/* Reports that rank 0 had made when it saved. */
+MANTA_API int64_t manta_checkpoint_iteration(const manta_checkpoint *c);
+
+/* Copies one tensor's data into `dst` of `bytes` bytes; MANTA_ENOENT or MANTA_ETYPE (another size)
+ * name the tensor. */
+MANTA_API manta_status manta_checkpoint_copy(const manta_checkpoint *c, const char *name, void *dst,
+                                             size_t bytes, manta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manta/manta.h - everything, and the one call that must come first.
+ */
+#ifndef MANTA_H
+#define MANTA_H
+
+#define MANTA_VERSION_MAJOR 0
+#define MANTA_VERSION_MINOR 1
+#define MANTA_VERSION_PATCH 0
+#define MANTA_VERSION       "0.1.0"
+
+#include <manta/ckpt.h>
+#include <manta/session.h>
+#include <manta/status.h>
+#include <manta/trainer.h>
+#include <manta/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The first statement of main. The workers of a run are this same program, started again with the
+ * same arguments: there this call does not return. Gives MANTA_OK in the driver. */
+MANTA_API manta_status manta_init(int *argc, char ***argv);
+
+/* The version of the library that is loaded, which may be newer than the header's. */
+MANTA_API const char *manta_version(void);
+
+/* Where manta's own messages go; NULL: standard error. Called from any thread. */
+typedef enum manta_log_level {
+  MANTA_LOG_ERROR,
+  MANTA_LOG_WARN,
+  MANTA_LOG_INFO,
+  MANTA_LOG_DEBUG
+} manta_log_level;
+typedef void (*manta_log_fn)(void *ctx, manta_log_level level, const char *text);
+MANTA_API void manta_set_log(manta_log_fn fn, void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manta/session.h - what a worker sees: who it is, its config, report, save and load.
+ *
+ * A session is valid inside the train function it was passed to, on the thread that runs it.
+ */
+#ifndef MANTA_SESSION_H
+#define MANTA_SESSION_H
+
+#include <manta/ckpt.h>
+#include <manta/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct manta_session manta_session;
+
+/* The train function. Runs once per attempt on every worker. `result` is {0} and takes the return
+ * value of this rank; a negative status with a message in `err` is the run's error. When a session
+ * call returns MANTA_EPEERLOST, MANTA_EABORTED or MANTA_EPREEMPTED, clean up and return it: after a
+ * lost peer the function is called again, in this process, from the newest checkpoint. */
+typedef manta_status (*manta_train_fn)(manta_session *s, manta_value *result, manta_error *err);
+
+/* Registers a function under a name, so that a run can be resumed by another build of the program:
+ *   MANTA_TRAIN("mnist", train)        (file scope; the name must be unique in the program)     */
+#define MANTA_TRAIN(name, fn)                                                                      \
+  __attribute__((constructor)) static void manta__register_##fn(void)                              \
+  {                                                                                                \
+    manta_register((name), (fn));                                                                  \
+  }
+MANTA_API void manta_register(const char *name, manta_train_fn fn);
+
+MANTA_API int manta_session_rank(const manta_session *s);
+MANTA_API int manta_session_local_rank(const manta_session *s);
+MANTA_API int manta_session_world_size(const manta_session *s);
+MANTA_API int manta_session_local_world_size(const manta_session *s);
+MANTA_API int manta_session_node_rank(const manta_session *s);
+/* 0 for the first try, one more after each revival or resize. */
+MANTA_API int manta_session_attempt(const manta_session *s);
+/* Reports made so far by this rank, those before a restored checkpoint counted in. */
+MANTA_API int64_t manta_session_iteration(const manta_session *s);
+/* The session of this process, or NULL outside of a train function. */
+MANTA_API manta_session *manta_session_current(void);
+
+/* The config given to the run (an empty map without one); borrowed. */
+MANTA_API const manta_value *manta_session_config(const manta_session *s);
+MANTA_API int64_t manta_session_config_int(const manta_session *s, const char *key, int64_t dflt);
+MANTA_API double manta_session_config_real(const manta_session *s, const char *key, double dflt);
+MANTA_API bool manta_session_config_bool(const manta_session *s, const char *key, bool dflt);
+MANTA_API const char *manta_session_config_string(const manta_session *s, const char *key,
+                                                  const char *dflt);
+
+/* Queues one row of metrics (a map; at most 1 MiB packed) and returns; no barrier, no system call
+ * as long as the driver keeps up. Adds _timestamp, _time_this_iter_s and _training_iteration.
+ * MANTA_EPEERLOST after a peer died, MANTA_EABORTED when the run is being ended. */
+MANTA_API manta_status manta_session_report(manta_session *s, const manta_value *row,
+                                            manta_error *err);
+
+/* Snapshots `state` into shared memory (one copy) and returns; it is written to disk behind the
+ * caller's back. Rank 0's state is the checkpoint; on other ranks this does nothing. */
+MANTA_API manta_status manta_session_save(manta_session *s, const manta_state *state,
+                                          manta_error *err);
+
+/* The newest checkpoint in *out (close it), or NULL in *out if there is none. Its tensors are mapped,
+ * not copied: copy what is to be changed. */
+MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **out,
+                                          manta_error *err);
+
+/* True after the run was asked to stop (SIGTERM): save and return soon. */
+MANTA_API bool manta_session_preempted(const manta_session *s);
+/* "I am alive", for step_timeout, in a long step that neither reports nor saves. */
+MANTA_API void manta_session_heartbeat(manta_session *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

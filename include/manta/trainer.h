@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manta/trainer.h - what the driver sees: a trainer, its runs, their rows and results.
+ *
+ * A trainer holds a group of workers on this host. `run` runs a train function on all of them and
+ * gives back their return values; `run_start`/`run_next` do the same row by row. Calls on one
+ * trainer come from one thread at a time, except manta_trainer_resize, _notice and _cancel, which any
+ * thread may call. Callbacks run only on the thread inside run or next.
+ */
+#ifndef MANTA_TRAINER_H
+#define MANTA_TRAINER_H
+
+#include <stdio.h>
+
+#include <manta/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MANTA_MAX_RANKS 4096
+
+typedef struct manta_trainer manta_trainer;
+typedef struct manta_run manta_run;
+
+/* The aligned reports of one iteration. Borrowed: valid until the callback returns or until the next
+ * call of manta_run_next. */
+typedef struct manta_rows {
+  int64_t iteration;       /* _training_iteration, from 1 */
+  int count;               /* ranks of the attempt that made them */
+  bool complete;           /* false: some rank has no row, and its entry is nil */
+  int64_t rewound_to;      /* >= 0 on the first rows after a revival: later ones seen before are void */
+  const manta_value *rows; /* one map per rank */
+} manta_rows;
+
+/* What a start callback is told. Borrowed. */
+typedef struct manta_run_info {
+  const char *run_dir;
+  const char *run_id;
+  const manta_value *config;
+  int workers;
+  bool resumed;
+} manta_run_info;
+
+/* Each may be NULL. A callback that returns a failure is shown as a warning; training goes on. */
+typedef struct manta_callbacks {
+  void *ctx;
+  manta_status (*start)(void *ctx, const manta_run_info *info, manta_error *err);
+  manta_status (*result)(void *ctx, const manta_rows *rows, manta_error *err);
+  /* `error` is NULL if the run succeeded. */
+  manta_status (*finish)(void *ctx, const manta_error *error, manta_error *err);
+  /* A piece of output of a worker (whole lines). Without one, rank 0's lines go to standard output,
+   * prefixed. */
+  void (*output)(void *ctx, int rank, const char *text, size_t len);
+} manta_callbacks;
+
+/* {0} after .size means: every default. */
+typedef struct manta_trainer_config {
+  size_t size;                        /* filled by MANTA_TRAINER_CONFIG_INIT */
+  int workers;                        /* 0: MANTA_NUM_WORKERS, else 1 */
+  int min_workers;                    /* 0: 1. An elastic run goes on with this many after losses */
+  const char *name;                   /* of run directories; NULL: the program's name */
+  const char *logdir;                 /* NULL: MANTA_RESULTS, else ~/manta_results */
+  int max_retries;                    /* revivals after lost workers; 0: 3; -1: without end; -2: none */
+  bool retry_errors;                  /* also revive after the train function failed */
+  double step_timeout_s;              /* 0: never. A rank silent for longer counts as hung */
+  double grace_s;                     /* 0: 0.25. How long a survivor may take to leave its function */
+  double cpus_per_worker;             /* 0: counts as 1, soft. Else strict */
+  double gpus_per_worker;             /* 0: none. May be a fraction */
+  const manta_value *resources;       /* further named resources per worker: map of numbers, or NULL */
+  int threads_per_worker;             /* 0: cpus_per_worker, else 1; sets OMP_NUM_THREADS */
+  bool pin;                           /* pin every worker to cores of its own */
+  bool show_all_output;               /* show the output of every rank, not only of rank 0 */
+  bool quiet;                         /* print nothing */
+  int64_t log_limit;                  /* bytes kept of one rank's output; 0: 64 MiB */
+  const manta_value *config;          /* default config of every run; copied */
+  const manta_callbacks *callbacks;   /* array, used by every run; the table is copied */
+  size_t callback_count;
+} manta_trainer_config;
+#define MANTA_TRAINER_CONFIG_INIT {sizeof(manta_trainer_config)}
+
+typedef struct manta_run_config {
+  size_t size;                      /* filled by MANTA_RUN_CONFIG_INIT */
+  const manta_value *config;        /* NULL: the trainer's. A map; copied */
+  const manta_callbacks *callbacks; /* after the trainer's own */
+  size_t callback_count;
+  const char *checkpoint;           /* directory of a checkpoint to begin from, or NULL */
+  int workers;                      /* 0: the trainer's */
+  int keep_last;                    /* checkpoints kept on disk; 0: 2; -1: all */
+  int keep_best;                    /* and so many with the best score; 0: none */
+  const char *score;                /* name of the reported metric that scores a checkpoint */
+  bool score_min;                   /* smaller is better */
+  bool strict_reports;              /* a rank that never reports is an error */
+} manta_run_config;
+#define MANTA_RUN_CONFIG_INIT {sizeof(manta_run_config)}
+
+/* --- Trainer -------------------------------------------------------------------------------------- */
+
+/* Checks the config and gives a trainer (destroy it). Starts nothing. */
+MANTA_API manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_config *cfg,
+                                            manta_error *err);
+/* Starts agent and workers ahead of the first run, which else does it. Idempotent. */
+MANTA_API manta_status manta_trainer_start(manta_trainer *t, manta_error *err);
+/* Runs `fn` on all workers until it ends; callbacks run on this thread. *results (may be NULL)
+ * becomes the list of return values by rank. rc may be NULL. */
+MANTA_API manta_status manta_trainer_run(manta_trainer *t, manta_train_fn fn,
+                                         const manta_run_config *rc, manta_value *results,
+                                         manta_error *err);
+/* Calls `fn` on every worker, or on rank 0 alone, outside of any run: no reports, no checkpoints.
+ * `arg` (may be NULL) arrives as the session's config. */
+MANTA_API manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn,
+                                             const manta_value *arg, manta_value *results,
+                                             manta_error *err);
+MANTA_API manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
+                                                    const manta_value *arg, manta_value *result,
+                                                    manta_error *err);
+/* Sets the number of workers: at once when idle, after the next checkpoint when a run is going on. */
+MANTA_API manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err);
+/* Asks the running function to save and return (as SIGTERM does). Async-signal-safe. */
+MANTA_API void manta_trainer_notice(manta_trainer *t);
+/* Ends the current run within a second: run or next return MANTA_ECANCELED. */
+MANTA_API void manta_trainer_cancel(manta_trainer *t);
+/* Ends workers; the trainer can be started again. Idempotent. */
+MANTA_API void manta_trainer_shutdown(manta_trainer *t);
+/* Shuts down and frees. NULL is fine. */
+MANTA_API void manta_trainer_destroy(manta_trainer *t);
+
+/* Prints the table of workers and resources. */
+MANTA_API manta_status manta_trainer_print(manta_trainer *t, FILE *to);
+/* Directory of the newest run; "" before the first. Borrowed until the next run. */
+MANTA_API const char *manta_trainer_run_dir(const manta_trainer *t);
+/* The newest checkpoint of the newest run (close it); NULL in *out if there is none. */
+MANTA_API manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoint **out,
+                                                manta_error *err);
+/* Writes the directory of the best kept checkpoint (by score) into buf; MANTA_ENOENT if none. */
+MANTA_API manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size,
+                                                     manta_error *err);
+/* Process id of a rank, or -1. */
+MANTA_API int manta_trainer_pid(const manta_trainer *t, int rank);
+
+/* --- A run, row by row -------------------------------------------------------------------------------- */
+
+/* Starts a run and returns; one run at a time per trainer. The run must be closed. */
+MANTA_API manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
+                                       const manta_run_config *rc, manta_error *err);
+/* Waits for the next iteration. 1: *out holds its rows; 0: the run is over and was successful;
+ * negative: the run's error, or MANTA_ETIMEDOUT after timeout_s (negative: no limit), upon which it
+ * may be called again. */
+MANTA_API int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err);
+MANTA_API bool manta_run_finished(const manta_run *r);
+/* The return values by rank, borrowed, or NULL while the run is going on or if it failed. */
+MANTA_API const manta_value *manta_run_results(const manta_run *r);
+/* Ends the run if it is still going on, and frees it. NULL is fine. */
+MANTA_API void manta_run_close(manta_run *r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

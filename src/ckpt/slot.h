@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt/slot.h - a snapshot in shared memory.
+ *
+ * A slot is a memfd of sealed size: one page of meta data, then the bytes of a safetensors file, then
+ * the packed small value. The saving rank has three of them; the agent and the driver hold dups.
+ *
+ *   FREE ──worker──► FILLING ──worker──► READY ──agent──► WRITING ──agent──► READY or FREE
+ *                                          └──agent──► FREE (superseded)   └──► RETIRED
+ *
+ * (1) Only the saving worker moves a slot out of FREE, only the agent moves it into FREE.
+ * (2) The content is constant while the state is READY, WRITING or RETIRED.
+ * (3) A slot handed out for loading is RETIRED: it is never written again.
+ * (4) READY is stored (release) after the last byte: a worker killed at any moment leaves either a
+ *     whole snapshot or none. Between two READY slots the larger (attempt, seq) is newer.
+ */
+#ifndef MANTA_CKPT_SLOT_H
+#define MANTA_CKPT_SLOT_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/ckpt.h>
+
+#include "base/ident.h"
+
+#define MANTA__SLOTS      3
+#define MANTA__SLOT_META  4096
+#define MANTA__SLOT_MAGIC 0x31746f6c536e616dull /* "manSlot1" */
+
+enum manta__slot_state {
+  MANTA__SLOT_FREE = 0,
+  MANTA__SLOT_FILLING,
+  MANTA__SLOT_READY,
+  MANTA__SLOT_WRITING,
+  MANTA__SLOT_RETIRED
+};
+
+struct manta__slot_meta {
+  uint64_t magic;
+  _Atomic uint32_t state; /* also a futex: the worker waits on it when no slot is free */
+  uint32_t has_score;
+  struct manta__ident id; /* seq: of the hand-over, in the rank's one sequence */
+  int64_t iteration;      /* c: reports made by rank 0 */
+  int64_t wall_ns;
+  double score;
+  uint64_t tensors_off, tensors_len; /* a safetensors file */
+  uint64_t value_off, value_len;     /* MessagePack */
+  uint64_t capacity;                 /* bytes of the whole slot */
+  int32_t world;
+  uint32_t zero;
+};
+static_assert(sizeof(struct manta__slot_meta) <= MANTA__SLOT_META, "fits its page");
+
+/* --- The saving worker's side ---------------------------------------------------------------------- */
+
+/* One slot as its worker holds it. fd < 0: not made yet. */
+struct manta__slot {
+  int fd;
+  bool announced; /* the agent has its descriptor */
+  struct manta__slot_meta *meta; /* the whole slot is mapped from here */
+};
+
+struct manta__slots {
+  struct manta__slot slot[MANTA__SLOTS];
+  struct manta__slots_warmer *warmer; /* the thread that makes the other slots warm after the first save */
+};
+
+/* What goes along with a state. */
+struct manta__snapshot {
+  struct manta__ident id;
+  int64_t iteration;
+  int32_t world;
+  bool has_score;
+  double score;
+};
+
+/* Copies `state` into a free slot (made or grown as needed, pre-faulted) and marks it READY; gives its
+ * index. Waits for a free slot until `by`; `stop` (may be NULL) is polled while waiting and ends the
+ * wait with the failure it returns. MANTA_EINVAL names a tensor that makes no sense (bad shape, name
+ * twice, NULL data); nothing has changed then. */
+manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
+                               const struct manta__snapshot *snap, int64_t by,
+                               manta_status (*stop)(void *ctx, manta_error *err), void *ctx,
+                               int *index_out, manta_error *err);
+void manta__slots_init(struct manta__slots *s);
+void manta__slots_fini(struct manta__slots *s);
+
+/* --- Those who hold a dup --------------------------------------------------------------------------- */
+
+/* Maps the meta page of a slot (shared, writable); checks magic and size. Unmap with munmap of
+ * MANTA__SLOT_META bytes. */
+manta_status manta__slot_map_meta(int fd, struct manta__slot_meta **out, manta_error *err);
+/* Moves the state, waking a waiting worker if it becomes FREE; false if it was not `from`. */
+bool manta__slot_move(struct manta__slot_meta *m, uint32_t from, uint32_t to);
+
+#endif
