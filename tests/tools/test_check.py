@@ -16,7 +16,8 @@ def verdicts(text: str) -> list[tuple[str, str, str]]:
 
 
 def logged(result: str, stdout: str, **more: Any) -> list[tuple[str, str]]:
-    entry = {"name": "unit - manta:t", "result": result, "stdout": stdout, "returncode": 0, "duration": 0.1}
+    entry = {"name": "unit - manta:t", "result": result, "stdout": stdout, "returncode": 0,
+             "duration": 0.1}
     return [(c.name, c.verdict) for c in check.judge_logged({**entry, **more})]
 
 
