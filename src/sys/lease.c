@@ -16,7 +16,7 @@
 #define AT_EXTRA (INT64_C(1) << 32)
 static_assert(AT_CPU + MANTA__LEASE_CPUS <= AT_GPU, "areas do not overlap");
 static_assert(AT_GPU + MANTA__LEASE_GPUS <= AT_SHARE, "areas do not overlap");
-static_assert(AT_SHARE + INT64_C(MANTA__LEASE_CPUS) * MANTA__LEASE_UNIT <= AT_EXTRA,
+static_assert(AT_SHARE + (int64_t)MANTA__LEASE_CPUS * MANTA__LEASE_UNIT <= AT_EXTRA,
               "areas do not overlap");
 
 struct range {
@@ -59,8 +59,8 @@ static bool is_free(const manta__lease *l, int64_t at, int64_t n, struct range *
 
 // --- Open, close ---------------------------------------------------------------------------------
 
-// Others may have put something in our place as long as they could write there; the runtime directory
-// forbids that, and this costs nothing.
+// Others may have put something in our place as long as they could write there; the runtime
+// directory forbids that, and this costs nothing.
 static int open_file(int dirfd)
 {
   int fd = openat(dirfd, "leases", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -103,10 +103,12 @@ void manta__lease_close(manta__lease *l)
   manta__free(l);
 }
 
-// --- Cores and GPUs --------------------------------------------------------------------------------
+// --- Cores and GPUs
+// --------------------------------------------------------------------------------
 
 // Looking first matters: locking a byte that is ours already would succeed as well.
-static int take(manta__lease *l, int64_t area, int limit, const int *ids, int n, int want, int *taken)
+static int take(manta__lease *l, int64_t area, int limit, const int *ids, int n, int want,
+                int *taken)
 {
   int got = 0;
   struct range unused;
@@ -165,7 +167,8 @@ int manta__lease_count_free_gpus(const manta__lease *l, const int *candidates, i
   return count_free(l, AT_GPU, MANTA__LEASE_GPUS, candidates, n);
 }
 
-// --- Shares ------------------------------------------------------------------------------------------
+// --- Shares
+// ------------------------------------------------------------------------------------------
 
 // The i-th piece of the pool's shares: one per CPU of the mask, then one for what is beyond. n is 0
 // after the last.

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A relative XDG_RUNTIME_DIR is invalid by its specification; after su or sudo it is the other user's.
+// A relative XDG_RUNTIME_DIR is invalid by its specification; after su or sudo it is the other
+// user's.
 static bool xdg_is_ours(const char *xdg, uid_t uid)
 {
   struct stat sb;

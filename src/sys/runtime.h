@@ -16,11 +16,12 @@
 
 /* Makes the directory (0700) if it is not there. *fd_out gets a descriptor (close it) and `path`
  * (may be NULL) its name. Use the descriptor: the name can be replaced under a caller's feet.
- * MANTA_EDENIED if it is somebody else's, a link, or open to others; the message says what to do. */
+ * MANTA_EDENIED if it is somebody else's, a link, or open to others; the message says what to do.
+ */
 manta_status manta__runtime_dir(int *fd_out, char *path, size_t size, manta_error *err);
 
-/* The same with everything given: `xdg` (may be NULL) for XDG_RUNTIME_DIR, `tmp` for /tmp, `uid` for
- * us. For tests. */
+/* The same with everything given: `xdg` (may be NULL) for XDG_RUNTIME_DIR, `tmp` for /tmp, `uid`
+ * for us. For tests. */
 manta_status manta__runtime_dir_in(const char *xdg, const char *tmp, uid_t uid, int *fd_out,
                                    char *path, size_t size, manta_error *err);
 
