@@ -2,8 +2,9 @@
  *
  * group/ledger.h - who has what of this host: the accounts of an agent.
  *
- * All trainers of a driver share one ledger. It counts CPUs, GPUs and named resources in thousandths,
- * so that no rounding ever adds up. Other runs of the same user are seen through leases.
+ * All trainers of a driver share one ledger. It counts CPUs, GPUs and named resources in
+ * thousandths, so that no rounding ever adds up. Other runs of the same user are seen through
+ * leases.
  *
  * (1) A soft request (no CPU figure was given) counts as 1 CPU per worker and never fails for CPUs:
  *     more workers than CPUs is one warning per ledger.
@@ -33,11 +34,11 @@ typedef struct manta__ledger manta__ledger;
 struct manta__ledger_config {
   const struct manta__host *host; /* borrowed for the call, as all of this */
   const struct manta__gpus *gpus; /* NULL: none */
-  int lease_dirfd;                /* the runtime directory; -1: no leases (a nested agent draws on what
-                                     its parent holds) */
-  const char *num_cpus;           /* MANTA_NUM_CPUS; NULL or "": what was detected */
-  const char *num_gpus;           /* MANTA_NUM_GPUS; likewise */
-  const char *resources;          /* MANTA_RESOURCES: JSON map of numbers; NULL or "": none */
+  int lease_dirfd;       /* the runtime directory; -1: no leases (a nested agent draws on what
+                            its parent holds) */
+  const char *num_cpus;  /* MANTA_NUM_CPUS; NULL or "": what was detected */
+  const char *num_gpus;  /* MANTA_NUM_GPUS; likewise */
+  const char *resources; /* MANTA_RESOURCES: JSON map of numbers; NULL or "": none */
 };
 
 /* What one worker asks for. {0}: one CPU, soft, and nothing else. */
@@ -63,8 +64,8 @@ struct manta__grant {
   char warning[200]; /* one line to be shown to the user, or "" */
 };
 
-/* Reads MANTA_NUM_CPUS, MANTA_NUM_GPUS and MANTA_RESOURCES of this process into `cfg`, which borrows
- * them from the environment. */
+/* Reads MANTA_NUM_CPUS, MANTA_NUM_GPUS and MANTA_RESOURCES of this process into `cfg`, which
+ * borrows them from the environment. */
 void manta__ledger_config_env(struct manta__ledger_config *cfg);
 
 /* MANTA_EINVAL names the variable that makes no sense. Gives: destroy it. */
@@ -74,17 +75,20 @@ manta_status manta__ledger_create(manta__ledger **out, const struct manta__ledge
 void manta__ledger_destroy(manta__ledger *l);
 
 /* Reserves for as many workers as there is room for, at least `min` and at most `want` (0 < min <=
- * want <= MANTA__LEDGER_MAX_WORKERS). Who wants all or nothing says min = want. *granted (may be NULL)
- * gets the number of workers that fit.
+ * want <= MANTA__LEDGER_MAX_WORKERS). Who wants all or nothing says min = want. *granted (may be
+ * NULL) gets the number of workers that fit.
  *
  * MANTA_OK       *out is a grant for *granted >= min workers; release it.
- * MANTA_EINVAL   never: the request makes no sense, or this host as a whole has not enough for `min`.
- * MANTA_ENOROOM  not now: *granted < min would fit; nothing is held. Ask again later, or for less.
+ * MANTA_EINVAL   never: the request makes no sense, or this host as a whole has not enough for
+ * `min`. MANTA_ENOROOM  not now: *granted < min would fit; nothing is held. Ask again later, or for
+ * less.
  *
  * The messages say what was asked and what is there. */
-manta_status manta__ledger_reserve(manta__ledger *l, const struct manta__request *rq, int want, int min,
-                                   struct manta__grant **out, int *granted, manta_error *err);
-/* Gives back what worker `i` of the grant has and takes it out; those behind it move down by one. */
+manta_status manta__ledger_reserve(manta__ledger *l, const struct manta__request *rq, int want,
+                                   int min, struct manta__grant **out, int *granted,
+                                   manta_error *err);
+/* Gives back what worker `i` of the grant has and takes it out; those behind it move down by one.
+ */
 void manta__ledger_drop(manta__ledger *l, struct manta__grant *g, int i);
 /* Gives all of it back and frees the grant. NULL is fine. */
 void manta__ledger_release(manta__ledger *l, struct manta__grant *g);

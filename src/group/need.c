@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #define MAX_FIGURE 1e15 // in thousandths still far from overflow: bytes are a fair named resource
+#define MAX_CPUS   1e6
 
 bool manta__units(double figure, int64_t *out)
 {
@@ -26,7 +27,7 @@ static manta_status read_cpus(struct manta__need *n, const struct manta__request
                               manta_error *err)
 {
   double cpus = rq->strict || rq->cpus != 0 ? rq->cpus : 1;
-  if (!manta__units(cpus, &n->cpus))
+  if (!manta__units(cpus, &n->cpus) || cpus > MAX_CPUS)
     return manta_error_set(err, MANTA_EINVAL, "%g CPUs per worker make no sense", cpus);
   n->strict = rq->strict || rq->pin;
   if (!rq->pin)

@@ -99,8 +99,8 @@ static manta_status add_named(struct manta__stock *s, const manta_pair *p, manta
                            "MANTA_RESOURCES names %s: use MANTA_NUM_CPUS and MANTA_NUM_GPUS",
                            p->key);
   if (!manta__units(manta_value_as_real(&p->value, NAN), &r->total))
-    return manta_error_set(err, MANTA_EINVAL,
-                           "MANTA_RESOURCES: %s is not a number of at least 0", p->key);
+    return manta_error_set(err, MANTA_EINVAL, "MANTA_RESOURCES: %s is not a number of at least 0",
+                           p->key);
   r->name = manta__strdup(p->key);
   if (!r->name)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for the ledger");
@@ -164,7 +164,8 @@ void manta__stock_fini(struct manta__stock *s)
   *s = (struct manta__stock){0};
 }
 
-// --- CPUs ------------------------------------------------------------------------------------------
+// --- CPUs
+// ------------------------------------------------------------------------------------------
 
 static struct manta__lease_pool pool_of(const struct manta__stock *s)
 {
@@ -192,7 +193,8 @@ void manta__stock_give_cpus(struct manta__stock *s, int64_t n, bool strict)
   }
 }
 
-// --- Cores -----------------------------------------------------------------------------------------
+// --- Cores
+// -----------------------------------------------------------------------------------------
 
 bool manta__stock_take_cores(struct manta__stock *s, int n, int *ids)
 {
@@ -230,7 +232,8 @@ int manta__stock_free_cores(const struct manta__stock *s)
   return n;
 }
 
-// --- GPUs --------------------------------------------------------------------------------------------
+// --- GPUs
+// --------------------------------------------------------------------------------------------
 
 int manta__stock_gpus_of(int64_t units)
 {
@@ -301,7 +304,8 @@ int64_t manta__stock_free_gpus(const struct manta__stock *s)
   return units;
 }
 
-// --- The rest ------------------------------------------------------------------------------------------
+// --- The rest
+// ------------------------------------------------------------------------------------------
 
 int manta__stock_find(const struct manta__stock *s, const char *name)
 {
