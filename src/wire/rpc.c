@@ -67,6 +67,13 @@ int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now)
   return next;
 }
 
+void manta__rpc_forget(struct manta__rpc *r, const void *ctx)
+{
+  for (int i = 0; i < MANTA__RPC_PENDING; i++)
+    if (r->pending[i].call && r->pending[i].ctx == ctx)
+      r->pending[i] = (struct manta__rpc_call){0};
+}
+
 void manta__rpc_abandon(struct manta__rpc *r, manta_status st)
 {
   for (int i = 0; i < MANTA__RPC_PENDING; i++)

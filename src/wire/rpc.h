@@ -37,6 +37,8 @@ manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request, 
 bool manta__rpc_take(struct manta__rpc *r, struct manta__msg *m);
 /* Ends calls whose deadline has passed; returns the next deadline or MANTA__NEVER. */
 int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now);
+/* Forgets calls with this context: their callback never comes. */
+void manta__rpc_forget(struct manta__rpc *r, const void *ctx);
 /* Ends all calls with `st`. */
 void manta__rpc_abandon(struct manta__rpc *r, manta_status st);
 
