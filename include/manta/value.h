@@ -74,7 +74,8 @@ struct manta_pair {
 #define MANTA_KV_STR(k, v)  ((manta_pair){(k), manta_value_borrow_string(v)})
 #endif
 
-/* Values that borrow: the memory stays the caller's and must outlive the value. */
+/* Values that borrow: the memory stays the caller's and must outlive the value. A string that is
+ * NULL gives nil, here and below. */
 MANTA_API manta_value manta_value_int(int64_t i);
 MANTA_API manta_value manta_value_real(double r);
 MANTA_API manta_value manta_value_bool(bool b);
@@ -96,7 +97,8 @@ MANTA_API manta_status manta_value_set_map(manta_value *v);  /* empty */
 
 /* Appends to a list / sets a key of a map (replacing the value it had). Takes `item`: on success
  * it is moved in and *item becomes {0}; on failure it stays the caller's. A borrowing container is
- * copied first, so that it owns what it holds. MANTA_ETYPE if `v` is something else. */
+ * copied first, so that it owns what it holds; an item that borrows goes on borrowing. MANTA_ETYPE
+ * if `v` is something else; MANTA_EINVAL if `item` is `v` or the key is NULL. */
 MANTA_API manta_status manta_value_append(manta_value *v, manta_value *item);
 MANTA_API manta_status manta_value_put(manta_value *v, const char *key, manta_value *item);
 MANTA_API manta_status manta_value_put_int(manta_value *v, const char *key, int64_t i);
@@ -113,7 +115,8 @@ MANTA_API void manta_value_fini(manta_value *v);
 
 /* --- Reading ------------------------------------------------------------------------------------ */
 
-/* The value under `key`, borrowed, or NULL if there is none or `map` is no map (or NULL). */
+/* The value under `key`, borrowed, or NULL if there is none or `map` is no map (or NULL). The first
+ * one, where a map that was unpacked has the key twice. */
 MANTA_API const manta_value *manta_value_get(const manta_value *map, const char *key);
 /* Item `i` of a list, borrowed, or NULL. */
 MANTA_API const manta_value *manta_value_at(const manta_value *list, size_t i);
@@ -123,17 +126,23 @@ MANTA_API int64_t manta_value_as_int(const manta_value *v, int64_t dflt);
 MANTA_API double manta_value_as_real(const manta_value *v, double dflt);
 MANTA_API bool manta_value_as_bool(const manta_value *v, bool dflt);
 MANTA_API const char *manta_value_as_string(const manta_value *v, const char *dflt);
-/* Same type and same content; maps compare without regard to order; NaN equals NaN. */
+/* Same type and same content; maps compare without regard to order; NaN equals NaN, 0.0 equals
+ * -0.0. */
 MANTA_API bool manta_value_equal(const manta_value *a, const manta_value *b);
 
 /* --- JSON ------------------------------------------------------------------------------------------ */
 
 /* Gives the JSON text of `v` in *out (NUL-terminated; free it with manta_free). Reals are written
  * with the fewest digits that read back the same; NaN and infinities as NaN, Infinity, -Infinity;
- * bytes as {"$bytes": "<base64>"}. indent < 0: one line. */
+ * bytes as {"$bytes": "<base64>"}; a byte that is no UTF-8 as \ufffd. indent < 0: one line without
+ * blanks; else each entry has a line, indented by so many blanks per level. MANTA_ETOOBIG past a
+ * limit. */
 MANTA_API manta_status manta_value_to_json(const manta_value *v, int indent, char **out,
                                            manta_error *err);
-/* Parses `len` bytes of JSON into `out`, which owns the result. Takes all that to_json writes. */
+/* Parses `len` bytes of JSON into `out`, which owns the result (on failure it is as it was; it must
+ * be {0} or a valid value). Takes all that to_json writes. Maps of exactly the shapes
+ * {"$bytes": "<base64>"} and {"$real": "NaN" | "Infinity" | "-Infinity"} are read as bytes and as a
+ * real. Of a key that comes twice the last value is kept. MANTA_EPROTO with line and column. */
 MANTA_API manta_status manta_value_from_json(manta_value *out, const char *text, size_t len,
                                              manta_error *err);
 
@@ -142,7 +151,10 @@ MANTA_API manta_status manta_value_from_json(manta_value *out, const char *text,
 /* Gives the MessagePack bytes of `v` in *out (free with manta_free) and their number in *len. */
 MANTA_API manta_status manta_value_pack(const manta_value *v, void **out, size_t *len,
                                         manta_error *err);
-/* Reads exactly one value out of `len` bytes; anything left over is MANTA_EPROTO. */
+/* Reads exactly one value out of `len` bytes into `out`, which owns the result (on failure it is as
+ * it was; it must be {0} or a valid value). Anything left over is MANTA_EPROTO, and so are extension
+ * types, integers past INT64_MAX, and keys that are no string or hold a NUL. MANTA_ETOOBIG past a
+ * limit. */
 MANTA_API manta_status manta_value_unpack(manta_value *out, const void *bytes, size_t len,
                                           manta_error *err);
 

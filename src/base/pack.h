@@ -26,7 +26,8 @@ uint8_t *manta__pack_int(uint8_t *p, int64_t i);
 uint8_t *manta__pack_real(uint8_t *p, double r);
 uint8_t *manta__pack_string(uint8_t *p, const char *s, uint32_t n);
 
-/* Reads one value; *used (may be NULL) gets its length. One allocation for the whole tree. */
+/* Reads one value; *used (may be NULL) gets its length. One allocation for the whole tree. `out` must
+ * be {0} or a valid value; on failure it is as it was. */
 manta_status manta__unpack(manta_value *out, const void *bytes, size_t len, size_t *used,
                            manta_error *err);
 
