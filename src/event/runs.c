@@ -295,7 +295,8 @@ manta_status manta__rundir_of_session(const char *logdir, uint64_t session, int 
   MANTA_TRY(runs_read(&l, logdir, err));
   manta_status st = MANTA_ENOENT;
   for (size_t i = 0; i < l.count && st == MANTA_ENOENT; i++)
-    if ((uint64_t)l.items[i].session == session && l.items[i].ordinal == ordinal)
+    if (l.items[i].session >= 0 && (uint64_t)l.items[i].session == session &&
+        l.items[i].ordinal == ordinal)
       st = open_run(logdir, l.items[i].name, NULL, path_out, err);
   runs_fini(&l);
   if (st == MANTA_ENOENT)
