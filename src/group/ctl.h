@@ -25,6 +25,7 @@ enum { MANTA__ABORT_NONE = 0, MANTA__ABORT_STOP = 1, MANTA__ABORT_RANK = 16 };
 struct manta__cell {
   _Alignas(128) pthread_mutex_t life;
   _Atomic int64_t beat_ns;   /* monotonic time of the last sign of life */
+  _Atomic int64_t step_ns;   /* what a step typically takes, by a running median */
   _Atomic uint32_t stalled;  /* waits in back-pressure: its clock stands still */
   _Atomic uint32_t running;  /* inside the train function */
 };
