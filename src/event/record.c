@@ -9,7 +9,7 @@
 
 static const struct manta__event_info kinds[] = {
     {MANTA__EV_RUN, "run", "id name function build argv cwd config session ordinal",
-     "the run begins; session: random id of the program invocation, ordinal: which of its runs, from 1"},
+     "the run begins; session: random id of the program's invocation, ordinal: from 1 in it"},
     {MANTA__EV_ATTEMPT, "attempt", "world from cause",
      "an attempt begins with `world` ranks after iteration `from`"},
     {MANTA__EV_ROW, "row", "", "a report of one rank: the row itself, with _training_iteration"},

@@ -4,11 +4,25 @@
  */
 #include <errno.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 
 #include "bed.h"
 #include "sys/file.h"
 
 #define ROWS 5
+
+static int stuck; /* so many ftruncates fail */
+
+// In place of the C library's, for the log's writer too.
+int ftruncate(int fd, off_t size)
+{
+  if (stuck > 0) {
+    stuck--;
+    errno = EIO;
+    return -1;
+  }
+  return (int)syscall(SYS_ftruncate, fd, size);
+}
 
 static void no_fault(void)
 {
@@ -74,6 +88,29 @@ static void a_full_disk_leaves_whole_records(void **state)
 static void a_full_disk_at_a_segment_switch(void **state)
 {
   full_at_every_byte(state, 200);
+}
+
+// Half a record that cannot be cut off at once is cut off before anything is written behind it.
+static void a_tail_that_resists_is_cut_later(void **state)
+{
+  struct bed *b = *state;
+  manta__log_writer *w = bed_writer(b, true);
+  for (int i = 0; i < ROWS; i++)
+    bed_row(w, 0, 0, i + 1);
+  manta__file_fault(150, EIO, 0);
+  stuck = 2;
+  assert_status(manta__log_flush(w, NULL), MANTA_EIO);
+  assert_true(manta__file_fault(0, 0, 0) > 0);
+  assert_int_equal(stuck, 1);
+  assert_int_equal(bed_size(b, "run.log"), 150);
+  assert_status(manta__log_flush(w, NULL), MANTA_EIO); // the disk writes again, but does not cut
+  assert_int_equal(stuck, 0);
+  assert_int_equal(bed_size(b, "run.log"), 150);
+  bed_flush(w);
+  int64_t torn;
+  assert_int_equal(bed_read(b, NULL, 0, &torn), ROWS);
+  assert_int_equal(torn, 0);
+  manta__log_writer_close(w);
 }
 
 static void short_writes_are_joined(void **state)
@@ -228,6 +265,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(a_full_disk_leaves_whole_records),
       TEST(a_full_disk_at_a_segment_switch),
+      TEST(a_tail_that_resists_is_cut_later),
       TEST(short_writes_are_joined),
       TEST(the_oldest_rows_are_dropped_past_the_backlog),
       TEST(what_cannot_be_written_at_the_end_is_told),
