@@ -333,17 +333,17 @@ static int column_of(const json_error_t *e, const char *s, size_t n)
 {
   size_t line = 0, at = 0, marks = 0, here = 0;
   const struct word *w;
-  for (int k = 1; k < e->line; k++) {
+  for (int k = 1; k < e->line && line < n; k++) {
     const char *end = memchr(s + line, '\n', n - line);
     line = end ? (size_t)(end - s) + 1 : n;
   }
-  while ((w = next_word(s, n, &at)) && at + marks * MARK_GROWS < (size_t)e->position) {
-    marks++;
+  while ((w = next_word(s, n, &at))) {
     here += at >= line;
     at += strlen(w->text);
+    if (at + ++marks * MARK_GROWS > (size_t)e->position)
+      return e->column - (int)((here - 1) * MARK_GROWS); // at fault is this word, or what is before
   }
-  int shift = (int)(here * MARK_GROWS);
-  return e->column > shift ? e->column - shift : e->column;
+  return e->column - (int)(here * MARK_GROWS);
 }
 
 /* --- Reading --------------------------------------------------------------------------------- */
