@@ -11,6 +11,7 @@
  *     be written) is a map like any other.
  * (4) Text is independent of the locale that the program runs in.
  */
+#include <float.h>
 #include <jansson.h>
 #include <locale.h>
 #include <math.h>
@@ -158,7 +159,8 @@ static manta_status put_real(manta__buf *b, double r)
     return manta__buf_puts(b, ".0");
   }
   int n = 0;
-  for (int digits = 15; digits <= 17; digits++) {
+  // 15 digits are never too many for a normal number; a subnormal one has fewer to give.
+  for (int digits = fabs(r) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
     n = snprintf(text, sizeof text, "%.*g", digits, r);
     if (strtod(text, NULL) == r)
       break;
