@@ -12,7 +12,7 @@
 
 #include <manta/value.h>
 
-static void ref_pack(msgpack_packer *pk, const manta_value *v)
+static inline void ref_pack(msgpack_packer *pk, const manta_value *v)
 {
   switch (v->type) {
   case MANTA_NIL:
