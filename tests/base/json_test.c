@@ -180,6 +180,12 @@ static void what_is_no_utf8_becomes_the_replacement(void **state)
   }
 }
 
+static void a_sequence_cut_by_the_length_is_no_utf8(void **state)
+{
+  manta_value v = {.type = MANTA_STRING, .count = 2, .u.s = "\xe2\x82\xac"};
+  assert_writes(v, -1, "\"\\ufffd\\ufffd\"");
+}
+
 static void maps_keep_their_order_and_the_last_of_a_key(void **state)
 {
   manta_value v = parse("{\"z\":1,\"a\":2,\"m\":3,\"a\":4}");
@@ -405,6 +411,7 @@ int main(void)
       cmocka_unit_test(only_the_exact_shapes_are_special),
       cmocka_unit_test(strings_are_escaped),
       cmocka_unit_test(what_is_no_utf8_becomes_the_replacement),
+      cmocka_unit_test(a_sequence_cut_by_the_length_is_no_utf8),
       cmocka_unit_test(maps_keep_their_order_and_the_last_of_a_key),
       cmocka_unit_test(a_parsed_value_is_one_block_and_can_be_changed),
       cmocka_unit_test(malformed_text_is_refused_with_its_place),

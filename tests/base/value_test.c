@@ -179,6 +179,20 @@ static void a_copy_is_one_block_and_can_be_changed(void **state)
   manta_value_fini(&copy);
 }
 
+static void what_lies_within_a_copy_borrows(void **state)
+{
+  manta_value list = {0}, item = {0}, copy = {0};
+  manta_value_set_list(&list);
+  assert_status(manta_value_set_string(&item, "text"), MANTA_OK);
+  assert_status(manta_value_append(&list, &item), MANTA_OK);
+  assert_status(manta_value_copy(&copy, &list), MANTA_OK);
+  manta_value_fini(&list);
+  item = *manta_value_at(&copy, 0);
+  manta_value_fini(&item); // must not free what is the list's
+  assert_string_equal(manta_value_as_string(manta_value_at(&copy, 0), ""), "text");
+  manta_value_fini(&copy);
+}
+
 static void move_empties_the_source(void **state)
 {
   manta_value a = {0}, b = {0};
@@ -189,7 +203,11 @@ static void move_empties_the_source(void **state)
   assert_int_equal(b.type, MANTA_NIL);
   manta_value_move(&a, &a);
   assert_string_equal(a.u.s, "b");
-  manta_value_fini(&a);
+  manta_value_set_list(&b);
+  assert_status(manta_value_append(&b, &a), MANTA_OK);
+  manta_value_move(&b, &b.u.items[0]);
+  assert_string_equal(b.u.s, "b");
+  manta_value_fini(&b);
 }
 
 static void numbers_convert_only_without_loss(void **state)
@@ -357,6 +375,7 @@ int main(void)
       cmocka_unit_test(changing_the_wrong_type_leaves_the_item),
       cmocka_unit_test(changing_a_borrowed_map_copies_it),
       cmocka_unit_test(a_copy_is_one_block_and_can_be_changed),
+      cmocka_unit_test(what_lies_within_a_copy_borrows),
       cmocka_unit_test(move_empties_the_source),
       cmocka_unit_test(numbers_convert_only_without_loss),
       cmocka_unit_test(other_kinds_give_the_default),
