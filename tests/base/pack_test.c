@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/pack.h"
+
+#include <sys/mman.h>
+
 #include "msgpack_ref.h"
 #include "random_value.h"
 
@@ -321,6 +324,24 @@ static void size_is_limited(void **state)
   assert_int_equal(manta__pack_size(&map), 0);
 }
 
+static void more_bytes_than_the_limit_are_not_read(void **state)
+{
+  size_t len = (size_t)MANTA_VALUE_MAX_BYTES + 100;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE; // pages nobody reads cost nothing
+  uint8_t *p = mmap(NULL, len, PROT_READ | PROT_WRITE, flags, -1, 0);
+  assert_ptr_not_equal(p, MAP_FAILED);
+  memcpy(p, "\xdb\x40\x00\x00\x00", 5);
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  size_t used = 0;
+  assert_status(manta__unpack(&v, p, len, &used, &err), MANTA_ETOOBIG);
+  assert_string_equal(err.message, "messagepack: value of more than 1073741824 bytes");
+  p[0] = 0x05; // what is behind a small value does not count
+  assert_ok(manta__unpack(&v, p, len, &used, &err), &err);
+  assert_int_equal(used, 1);
+  munmap(p, len);
+}
+
 static void append_writes_behind_and_keeps_to_the_limit(void **state)
 {
   manta__buf b;
@@ -425,6 +446,7 @@ int main(void)
       cmocka_unit_test(every_prefix_is_refused),
       cmocka_unit_test(depth_is_limited_both_ways),
       cmocka_unit_test(size_is_limited),
+      cmocka_unit_test(more_bytes_than_the_limit_are_not_read),
       cmocka_unit_test(append_writes_behind_and_keeps_to_the_limit),
       cmocka_unit_test(append_fills_any_room_without_passing_it),
       cmocka_unit_test(values_are_read_one_after_another),
