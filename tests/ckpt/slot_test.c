@@ -102,14 +102,20 @@ static void an_empty_state_is_a_state(void **ctx)
   manta__slots_fini(&slots);
 }
 
+// Saves until all slots are made and their thread is gone.
+static void warm_up(struct manta__slots *slots, struct sample *s)
+{
+  for (uint64_t seed = 1; seed < 5 || slots->warmer; seed++)
+    sample_free_others(slots, sample_save(slots, s, seed));
+}
+
 static void a_warm_save_allocates_nothing(void **ctx)
 {
   struct manta__slots slots;
   struct sample s;
   manta__slots_init(&slots);
   sample_init(&s, 100000);
-  for (uint64_t seed = 1; seed < 5; seed++)
-    sample_free_others(&slots, sample_save(&slots, &s, seed));
+  warm_up(&slots, &s);
   manta__alloc_fail_after(0);
   int i = sample_save(&slots, &s, 5);
   assert_int_equal(manta__alloc_fail_after(-1), 0);
@@ -127,8 +133,7 @@ static void save_under_seccomp(void)
   int i = 0;
   manta__slots_init(&slots);
   sample_init(&s, 100000);
-  for (uint64_t seed = 1; seed < 5; seed++)
-    sample_free_others(&slots, sample_save(&slots, &s, seed));
+  warm_up(&slots, &s);
   struct manta__snapshot snap = sample_snapshot(5);
   int64_t by = manta__deadline(10);
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) < 0)
