@@ -34,6 +34,9 @@ struct manta__snapq_do {
 };
 
 void manta__snapq_init(struct manta__snapq *q);
+/* A slot has a new snapshot. The slot must be one that was given back, or the newest if it is written
+ * and was RETIRED (its worker replaces it then): so a slot that is handed out for loading before it is
+ * written is moved to RETIRED only once it is. A slot that waits or is being written is ignored. */
 struct manta__snapq_do manta__snapq_ready(struct manta__snapq *q, int slot, bool wanted);
 /* A write ended, well or not (a failed newest is not tried again by itself). */
 struct manta__snapq_do manta__snapq_written(struct manta__snapq *q, int slot);

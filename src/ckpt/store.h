@@ -49,7 +49,8 @@ manta_status manta__manifest_parse(struct manta__manifest *out, const char *text
 typedef struct manta__store manta__store;
 
 /* rundir: descriptor of the run directory (dup'ed). Makes checkpoints/, removes leftovers of writes that
- * did not finish, reads the manifests that are there. */
+ * did not finish (unless another process has the store open: they may be its own), reads the manifests
+ * that are there. A directory whose manifest is damaged is warned about, left alone and not counted. */
 manta_status manta__store_open(manta__store **out, int rundir, const struct manta__retention *keep,
                                manta_error *err);
 void manta__store_close(manta__store *s);
@@ -57,9 +58,10 @@ void manta__store_close(manta__store *s);
 /* Writes the files of the snapshot in `slot_fd` and syncs them; no manifest yet. */
 manta_status manta__store_write(manta__store *s, int slot_fd, struct manta__manifest *out,
                                 manta_error *err);
-/* The manifest, by rename; then retention deletes what it does not keep. */
+/* The manifest, by rename; then retention deletes what it does not keep. Commits come in the order of
+ * the writes. If it fails (MANTA_EINVAL apart), what was written is discarded. */
 manta_status manta__store_commit(manta__store *s, const struct manta__manifest *m, manta_error *err);
-/* Takes back what manta__store_write wrote. */
+/* Takes back what manta__store_write wrote; twice is harmless. */
 void manta__store_discard(manta__store *s, const struct manta__manifest *m);
 /* Would retention keep a snapshot with this score for its score (not for its age)? */
 bool manta__retention_wants(const manta__store *s, bool has_score, double score);
