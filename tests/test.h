@@ -55,6 +55,13 @@
       fail_msg("\"%s\" does not contain \"%s\"", assert_h, (needle));                              \
   } while (0)
 
+/* Ends the test as skipped; `reason` (a literal) is shown by make check. */
+#define skip_because(reason)                                                                       \
+  do {                                                                                             \
+    print_message("# skip: " reason "\n");                                                         \
+    skip();                                                                                        \
+  } while (0)
+
 /* Runs `make` with the 1st, 2nd, 3rd … allocation failing until it succeeds, and asserts that each
  * failure was MANTA_ENOMEM. `make` is an expression of type manta_status; `undo` runs after success.
  * At least one failure must have happened, else the test proves nothing. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sys/cgroup.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "sys/host.h"
 
@@ -21,24 +24,47 @@ struct place {
 // --- Finding the place
 // -------------------------------------------------------------------------------
 
-// The next line without its newline; what does not fit is dropped. False at the end.
-static bool next_line(FILE *f, char line[LINE_MAX_])
-{
-  if (!fgets(line, LINE_MAX_, f))
-    return false;
-  size_t n = strcspn(line, "\n");
-  if (line[n] == 0)
-    for (int c; (c = getc(f)) != EOF && c != '\n';)
-      ;
-  line[n] = 0;
-  return true;
-}
+struct reader {
+  int fd;
+  size_t at, len;
+  char chunk[4096];
+};
 
-static FILE *open_text(const char *root, const char *path)
+static bool reader_open(struct reader *r, const char *root, const char *path)
 {
   char full[PATH_MAX];
   int n = snprintf(full, sizeof full, "%s%s", root, path);
-  return n < 0 || (size_t)n >= sizeof full ? NULL : fopen(full, "re");
+  r->at = r->len = 0;
+  r->fd = n < 0 || (size_t)n >= sizeof full ? -1 : open(full, O_RDONLY | O_CLOEXEC);
+  return r->fd >= 0;
+}
+
+static int next_char(struct reader *r)
+{
+  if (r->at == r->len) {
+    ssize_t n;
+    while ((n = read(r->fd, r->chunk, sizeof r->chunk)) < 0 && errno == EINTR)
+      ;
+    r->at = 0;
+    r->len = n > 0 ? (size_t)n : 0;
+    if (n <= 0)
+      return EOF;
+  }
+  return (unsigned char)r->chunk[r->at++];
+}
+
+// The next line without its newline; what does not fit is dropped. False at the end.
+static bool next_line(struct reader *r, char line[LINE_MAX_])
+{
+  size_t n = 0;
+  int c = next_char(r);
+  if (c == EOF)
+    return false;
+  for (; c != EOF && c != '\n'; c = next_char(r))
+    if (n < LINE_MAX_ - 1)
+      line[n++] = (char)c;
+  line[n] = 0;
+  return true;
 }
 
 static bool has_word(const char *list, const char *word)
@@ -53,10 +79,12 @@ static bool has_word(const char *list, const char *word)
 // The group of this process in a hierarchy (NULL: v2) out of lines "4:cpu,cpuacct:/a/b".
 static bool find_group(const char *root, const char *controller, char group[LINE_MAX_])
 {
-  FILE *f = open_text(root, "/proc/self/cgroup");
+  struct reader r;
   bool found = false;
   char line[LINE_MAX_];
-  while (f && !found && next_line(f, line)) {
+  if (!reader_open(&r, root, "/proc/self/cgroup"))
+    return false;
+  while (!found && next_line(&r, line)) {
     char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
     if (!path)
       continue;
@@ -65,8 +93,7 @@ static bool find_group(const char *root, const char *controller, char group[LINE
     if (found)
       memcpy(group, path, strlen(path) + 1);
   }
-  if (f)
-    fclose(f);
+  close(r.fd);
   return found;
 }
 
@@ -140,17 +167,16 @@ static bool try_mount(const struct mount *m, const char *root, const char *group
 static bool find_place(const char *root, const char *controller, struct place *p)
 {
   char group[LINE_MAX_], line[LINE_MAX_];
+  struct reader r;
   p->dir[0] = 0;
-  if (!find_group(root, controller, group))
+  if (!find_group(root, controller, group) || !reader_open(&r, root, "/proc/self/mountinfo"))
     return false;
-  FILE *f = open_text(root, "/proc/self/mountinfo");
   bool done = false;
   struct mount m;
-  while (f && !done && next_line(f, line))
+  while (!done && next_line(&r, line))
     if (read_mount(line, &m) && mount_is(&m, controller))
       done = try_mount(&m, root, group, p);
-  if (f)
-    fclose(f);
+  close(r.fd);
   return p->dir[0] != 0;
 }
 

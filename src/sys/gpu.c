@@ -11,7 +11,7 @@
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 
-typedef struct nvml_device *nvml_handle;
+struct nvml_device;
 struct nvml_memory {
   unsigned long long total, free, used;
 };
@@ -21,10 +21,10 @@ struct nvml {
   int (*init)(void);
   int (*shutdown)(void);
   int (*count)(unsigned *);
-  int (*by_index)(unsigned, nvml_handle *);
-  int (*uuid)(nvml_handle, char *, unsigned);
-  int (*name)(nvml_handle, char *, unsigned);
-  int (*memory)(nvml_handle, struct nvml_memory *);
+  int (*by_index)(unsigned, struct nvml_device **);
+  int (*uuid)(struct nvml_device *, char *, unsigned);
+  int (*name)(struct nvml_device *, char *, unsigned);
+  int (*memory)(struct nvml_device *, struct nvml_memory *);
 };
 
 // dlsym gives functions as data pointers, which C cannot convert; POSIX has this way round it.
@@ -74,7 +74,7 @@ static void nvml_close(struct nvml *n)
 
 static bool read_gpu(const struct nvml *n, int index, struct manta__gpu *g)
 {
-  nvml_handle h;
+  struct nvml_device *h;
   struct nvml_memory memory = {0};
   *g = (struct manta__gpu){.index = index};
   if (n->by_index((unsigned)index, &h) != 0 || n->uuid(h, g->uuid, sizeof g->uuid) != 0)

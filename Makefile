@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+# Thin words over meson; scripts/build says how each build is configured.
+
+PREFIX ?= /usr/local
+LIBDIR ?= lib
+DESTDIR ?=
+FUZZ_SECONDS ?= 60
+
+RELEASE = scripts/build release --prefix="$(abspath $(PREFIX))" --libdir="$(LIBDIR)"
+
+.PHONY: help deps quickstart build check check-all bench bench-peers soak fuzz install uninstall \
+  fmt fmt-check clean
+
+help: ## show this list (default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+deps: ## install the Debian packages that are missing
+	@scripts/install-deps
+
+quickstart: deps ## install what is missing, build, and train a first model
+	@scripts/build release
+	@build/release/examples/quickstart
+
+build: deps ## compile with all warnings, in build/plain
+	@scripts/build plain
+
+check: deps ## build and test everything; the last line is the sum
+	@scripts/check
+
+check-all: deps ## check, and the long tests
+	@scripts/check --all
+
+soak: deps ## only the long tests
+	@scripts/check --only soak
+
+fuzz: deps ## fuzz every reader for FUZZ_SECONDS (60); learned inputs stay in build/fuzz-corpus
+	@scripts/fuzz --seconds $(FUZZ_SECONDS) --corpus build/fuzz-corpus
+
+bench: deps ## measure; the figures go to standard output
+	@scripts/build release
+	@bench/run
+
+bench-peers: ## measure the same jobs in other systems
+	@scripts/install-deps bench
+	@scripts/build release
+	@bench/peers/run
+
+install: deps ## install under PREFIX (/usr/local), below DESTDIR if given
+	@$(RELEASE)
+	@scripts/meson install -C build/release --quiet --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+	@echo "installed in $(DESTDIR)$(abspath $(PREFIX))"
+
+uninstall: ## remove what the last install put there
+	@ninja -C build/release uninstall >/dev/null
+	@if [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+fmt: ## format all C files
+	@scripts/fmt
+
+fmt-check: ## name the C files that are not formatted
+	@scripts/fmt --check
+
+clean: ## remove build/
+	rm -rf build

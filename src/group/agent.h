@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/agent.h - the supervisor of one driver on one host: its parts and what they share.
+ *
+ * The agent starts zygotes, has them fork workers, holds the shared segments, sees every death, keeps
+ * the accounts of resources, and passes messages between driver and workers without looking into them.
+ * (1) It never waits: everything is an event of its loop. Only the threads that watch lives block.
+ * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
+ * (3) When its driver is gone it ends the workers at once, lets the writer finish the newest snapshot
+ *     (at most AGENT_LAST_WRITE_S), and leaves.
+ *
+ * agent.c          the loop, the driver's messages, the end
+ * agent_zygote.c   programs and their zygotes
+ * agent_worker.c   workers: birth, messages, death
+ * agent_attempt.c  attempts: who takes part, the watchers of lives, hangs
+ * agent_snap.c     snapshots and the writer
+ * agent_output.c   what workers print
+ * agent_door.c     the named socket of `manta ps`, `kill`, …
+ */
+#ifndef MANTA_GROUP_AGENT_H
+#define MANTA_GROUP_AGENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "ckpt/queue.h"
+#include "group/ctl.h"
+#include "group/ledger.h"
+#include "group/proto.h"
+#include "group/ring.h"
+#include "sys/proc.h"
+#include "wire/conn.h"
+
+#define AGENT_LAST_WRITE_S 30.0
+#define AGENT_EXIT_S       5.0 /* for a worker's normal end */
+#define AGENT_ZYGOTES      4
+
+struct agent;
+struct group;
+struct worker;
+
+/* A connection on the loop. */
+struct link {
+  manta__conn *conn; /* NULL: none */
+  uv_poll_t poll;
+  bool polling, closing;
+  void (*on_msg)(struct link *l, struct manta__msg *m);
+  void (*on_end)(struct link *l); /* the other end is gone; called once, the link is closed already */
+  void *owner;
+};
+
+struct zygote {
+  uint64_t key; /* 0: unused */
+  struct manta__exe exe;
+  char **argv, **env;
+  int cwd_fd;
+  pid_t pid; /* 0: not running */
+  int lifeline;
+  struct link *link;
+  int64_t used_ns; /* last use: the oldest makes room */
+  bool warned;     /* of threads */
+};
+
+enum worker_state { WORKER_STARTING, WORKER_IDLE, WORKER_RUNNING, WORKER_GONE };
+
+struct slot_dup {
+  int fd;
+  struct manta__slot_meta *meta;
+  bool retire; /* handed out for loading: never FREE again */
+  struct manta__snap_msg snap;
+};
+
+struct worker {
+  struct worker *next;
+  struct group *group;
+  int64_t wid;
+  pid_t pid;
+  int pidfd, lifeline, ring_fd;
+  enum worker_state state;
+  int rank; /* of this or the last attempt; -1: none yet */
+  uint32_t attempt;
+  struct zygote *zygote;
+  pid_t zygote_pid; /* who reports its end; another zygote may have taken its place */
+  struct link *link;
+  uv_poll_t *pidfd_poll;
+  uv_timer_t *last_words; /* limit for the end of a worker that was told to, or whose status is late */
+  struct output *output;
+  struct manta__grant *grant;
+  pthread_t watcher;
+  bool watched, exit_asked;
+  char cause[160]; /* why we killed it, or "" */
+  struct slot_dup slot[MANTA__SLOTS];
+  struct manta__snapq snapq;
+};
+
+struct group {
+  struct group *next;
+  struct agent *agent;
+  uint32_t id;
+  struct manta__ident run; /* run and attempt now */
+  char *path;              /* run directory, "" before the first run */
+  int rundir, logdir;      /* -1: no run */
+  int64_t log_limit;
+  bool show_all;
+  int keep_last, keep_best;
+  bool score_min;
+  struct manta__ctl *ctl;
+  size_t ctl_bytes;
+  int ctl_fd, world, watchers;
+  double step_timeout;
+  uv_timer_t *health;
+  int64_t health_warned_ns;
+  struct worker *workers;
+  struct link *writer;
+  pid_t writer_pid;
+  struct worker *writing; /* whose slot the writer has */
+  int writing_slot;
+  double *best; /* keep_best best scores given to the writer */
+  int best_count;
+  struct manta__msg settle; /* a request that waits for the writer to be idle; kind 0: none */
+  bool disband;
+};
+
+struct agent {
+  uv_loop_t loop;
+  struct link *driver;
+  pid_t driver_pid;
+  int driver_pidfd;
+  uv_poll_t driver_poll;
+  bool driver_lost, leaving;
+  int wake_fd; /* eventfd of the driver's I/O thread, handed to workers */
+  char host[256];
+  manta__ledger *ledger;
+  struct zygote zygote[AGENT_ZYGOTES];
+  struct group *groups;
+  int64_t wids;
+  uv_signal_t sigchld, sigterm;
+  int sigterms;
+  uv_async_t death; /* a watcher saw one */
+  pthread_mutex_t death_lock;
+  struct death {
+    int64_t wid;
+    uint32_t attempt;
+    bool died; /* false: the worker released its life by itself */
+  } deaths[MANTA__LEDGER_MAX_WORKERS];
+  int death_count;
+  struct door *door;
+  uint64_t ooms; /* oom_kill count of our cgroup when last looked at */
+};
+
+/* agent.c */
+int manta__agent_main(int conn, char *const argv[]);
+struct link *agent_link(struct agent *a, int sock, void (*on_msg)(struct link *, struct manta__msg *),
+                        void (*on_end)(struct link *), void *owner, manta_error *err);
+void agent_unlink(struct link *l); /* closes; no callback comes any more. NULL is fine */
+/* Sends, and polls for writing while something is queued. A broken link is noticed by its poll. */
+void agent_send(struct link *l, const struct manta__msg *m);
+void agent_send_value(struct link *l, const struct manta__msg *m, manta_value *v); /* finishes v */
+void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+struct group *agent_group(struct agent *a, uint32_t id, bool make);
+void agent_group_ended(struct group *g); /* its last worker is gone */
+void agent_maybe_leave(struct agent *a);
+/* A timer that frees itself when stopped by agent_timer_stop; NULL without memory. */
+uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb, void *data);
+void agent_timer_stop(uv_timer_t **t);
+
+/* agent_zygote.c */
+void agent_program(struct agent *a, struct manta__msg *m);
+struct zygote *agent_zygote(struct agent *a, uint64_t key, manta_error *err); /* running, or NULL */
+bool agent_zygote_exited(struct agent *a, pid_t pid, int status); /* true if it was one */
+void agent_zygotes_end(struct agent *a);
+
+/* agent_worker.c */
+struct worker *agent_worker_start(struct group *g, struct zygote *z, struct manta__grant *grant,
+                                  manta_error *err);
+struct worker *agent_worker_find(struct agent *a, int64_t wid);
+struct worker *agent_worker_of_pid(struct agent *a, pid_t pid);
+void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error);
+void agent_worker_exited(struct worker *w, int status); /* as waitpid gives it; -1: unknown */
+void agent_worker_kill(struct worker *w, const char *cause);
+void agent_worker_ask_exit(struct worker *w);
+
+/* agent_attempt.c */
+void agent_attempt(struct group *g, struct manta__msg *m);
+void agent_spawn(struct group *g, struct manta__msg *m);
+void agent_attempt_ready(struct worker *w);
+void agent_attempt_abort(struct group *g, uint32_t cause);
+void agent_attempt_deaths(uv_async_t *h);
+void agent_attempt_leave(struct group *g); /* its control segment is no longer needed */
+
+/* agent_snap.c */
+void agent_snap(struct worker *w, struct manta__msg *m);
+void agent_snap_worker_gone(struct worker *w);
+bool agent_snap_busy(const struct group *g);
+void agent_snap_retire(struct group *g, int64_t wid, int slot);
+void agent_snap_driver_lost(struct group *g);
+bool agent_writer_exited(struct agent *a, pid_t pid, int status);
+void agent_settle(struct group *g, struct manta__msg *m);
+void agent_snap_run_ended(struct group *g);
+
+/* agent_output.c */
+struct output *agent_output_start(struct worker *w, int fd, manta_error *err);
+void agent_output_drain(struct output *o); /* reads what is there */
+void agent_output_end(struct output *o);
+void agent_output_close_files(struct group *g);
+
+/* agent_door.c */
+struct door *agent_door_open(struct agent *a, manta_error *err);
+void agent_door_close(struct door *d);
+
+#endif

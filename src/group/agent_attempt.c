@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/agent_attempt.c - attempts: who takes part, the watchers of lives, hangs.
+ *
+ * A watcher is a thread that waits for one worker's life mutex. When the kernel hands it over, the
+ * watcher itself raises the abort word: peers learn of a death without a turn of the loop.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/agent.h"
+#include "group/orphans.h"
+#include "sys/robust.h"
+#include "sys/shm.h"
+#include "sys/sock.h"
+
+#define WATCHER_STACK (64u << 10)
+#define WARN_AFTER_S  60.0 /* a silence worth a word, when no step_timeout is set */
+
+// --- watchers -----------------------------------------------------------------------------------
+
+struct watch {
+  struct agent *agent;
+  struct manta__ctl *ctl;
+  int64_t wid;
+  int rank;
+};
+
+static void *watch_life(void *arg)
+{
+  struct watch w = *(struct watch *)arg;
+  manta__free(arg);
+  bool died = manta__robust_hold(&w.ctl->cell[w.rank].life) == 1;
+  if (died)
+    manta__ctl_abort(w.ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
+  manta__robust_release(&w.ctl->cell[w.rank].life);
+  pthread_mutex_lock(&w.agent->death_lock);
+  if (w.agent->death_count < (int)(sizeof w.agent->deaths / sizeof *w.agent->deaths))
+    w.agent->deaths[w.agent->death_count++] =
+        (struct death){.wid = w.wid, .attempt = w.ctl->attempt, .died = died};
+  pthread_mutex_unlock(&w.agent->death_lock);
+  uv_async_send(&w.agent->death);
+  return NULL;
+}
+
+void agent_attempt_ready(struct worker *w)
+{
+  struct watch *k = manta__malloc(sizeof *k);
+  struct group *g = w->group;
+  if (!k || !g->ctl || w->watched)
+    return;
+  *k = (struct watch){g->agent, g->ctl, w->wid, w->rank};
+  pthread_attr_t at;
+  pthread_attr_init(&at);
+  pthread_attr_setstacksize(&at, WATCHER_STACK);
+  if (pthread_create(&w->watcher, &at, watch_life, k) == 0)
+    w->watched = true;
+  else
+    manta__free(k); // its death is then known by its pidfd: later, not never
+  pthread_attr_destroy(&at);
+}
+
+static void one_death(struct agent *a, const struct death *d)
+{
+  struct worker *w = agent_worker_find(a, d->wid);
+  if (!w || w->attempt != d->attempt || !w->watched)
+    return;
+  pthread_join(w->watcher, NULL);
+  w->watched = false;
+  if (!d->died)
+    return;
+  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
+  struct manta__msg m = {.kind = MANTA__M_DYING, .group = w->group->id};
+  m.id = w->group->run;
+  agent_send_value(a->driver, &m, &v);
+}
+
+void agent_attempt_deaths(uv_async_t *h)
+{
+  struct agent *a = h->data;
+  pthread_mutex_lock(&a->death_lock);
+  struct death list[64];
+  while (a->death_count > 0) {
+    int n = a->death_count < 64 ? a->death_count : 64;
+    a->death_count -= n;
+    memcpy(list, a->deaths + a->death_count, sizeof *list * (size_t)n);
+    pthread_mutex_unlock(&a->death_lock);
+    for (int i = 0; i < n; i++)
+      one_death(a, &list[i]);
+    pthread_mutex_lock(&a->death_lock);
+  }
+  pthread_mutex_unlock(&a->death_lock);
+}
+
+void agent_attempt_abort(struct group *g, uint32_t cause)
+{
+  if (g->ctl)
+    manta__ctl_abort(g->ctl, cause);
+}
+
+// Watchers hold pointers into the segment: each must have let go of its worker's life first.
+void agent_attempt_leave(struct group *g)
+{
+  for (struct worker *w = g->workers; w; w = w->next)
+    if (w->watched) {
+      pthread_join(w->watcher, NULL);
+      w->watched = false;
+    }
+  manta__shm_unmap(g->ctl, g->ctl_bytes);
+  g->ctl = NULL;
+  manta__fd_close(&g->ctl_fd);
+}
+
+// --- hangs --------------------------------------------------------------------------------------
+
+static void look_at(struct group *g, struct worker *w, int64_t now)
+{
+  struct manta__cell *c = &g->ctl->cell[w->rank];
+  if (w->state != WORKER_RUNNING || !atomic_load(&c->running) || atomic_load(&c->stalled))
+    return;
+  double silent = (double)(now - atomic_load(&c->beat_ns)) * 1e-9;
+  if (g->step_timeout > 0 && silent > g->step_timeout) {
+    char cause[160];
+    snprintf(cause, sizeof cause, "hung: no sign of life for %.1f s (step_timeout %.1f s)", silent,
+             g->step_timeout);
+    agent_worker_kill(w, cause);
+    return;
+  }
+  double typical = (double)atomic_load(&c->step_ns) * 1e-9;
+  double limit = 10 * typical > WARN_AFTER_S ? 10 * typical : WARN_AFTER_S;
+  if (g->step_timeout <= 0 && silent > limit && now - g->health_warned_ns > (int64_t)60e9) {
+    g->health_warned_ns = now;
+    agent_warn(g->agent, g->id,
+               "rank %d has given no sign of life for %.0f s (a step typically takes %.2g s)\n"
+               "hint: step_timeout ends and revives a rank that hangs",
+               w->rank, silent, typical);
+  }
+}
+
+static void on_health(uv_timer_t *t)
+{
+  struct group *g = t->data;
+  int64_t now = manta__now();
+  if (!g->ctl)
+    return;
+  for (struct worker *w = g->workers, *next; w; w = next) {
+    next = w->next;
+    if (w->attempt == g->run.attempt && w->rank >= 0)
+      look_at(g, w, now);
+  }
+}
+
+static void watch_health(struct group *g, double step_timeout)
+{
+  g->step_timeout = step_timeout;
+  agent_timer_stop(&g->health);
+  double every = step_timeout > 0 ? step_timeout / 8 : 5.0;
+  if (every < 0.02)
+    every = 0.02;
+  g->health = agent_timer(g->agent, every, every, on_health, g);
+}
+
+// --- forming ------------------------------------------------------------------------------------
+
+struct plan {
+  uint64_t key;
+  int count, min;
+  struct manta__request rq;
+};
+
+static void read_plan(struct plan *p, const manta_value *v)
+{
+  *p = (struct plan){
+      .key = (uint64_t)manta_value_as_int(manta_value_get(v, "key"), 0),
+      .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
+      .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
+      .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
+             .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
+             .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
+             .gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0),
+             .custom = manta_value_get(v, "resources")}};
+}
+
+static int idle_count(const struct group *g)
+{
+  int n = 0;
+  for (const struct worker *w = g->workers; w; w = w->next)
+    n += (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked && !w->cause[0];
+  return n;
+}
+
+// How many more workers there is room for, asked as a whole so that the message speaks of the whole.
+static manta_status probe_room(struct group *g, const struct plan *p, int idle, int *granted,
+                               manta_error *err)
+{
+  int want = p->count - idle, min = p->min - idle;
+  struct manta__grant *grant = NULL;
+  *granted = 0;
+  if (want <= 0)
+    return MANTA_OK;
+  manta_status st =
+      manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, &grant, granted, err);
+  if (st == MANTA_OK && grant->warning[0])
+    agent_warn(g->agent, g->id, "%s", grant->warning);
+  manta__ledger_release(g->agent->ledger, grant);
+  if (st == MANTA_ENOROOM && min <= 0)
+    st = MANTA_OK; // those that are there will do
+  return st;
+}
+
+static manta_status start_workers(struct group *g, const struct plan *p, int n, manta_error *err)
+{
+  struct zygote *z = n > 0 ? agent_zygote(g->agent, p->key, err) : NULL;
+  if (n > 0 && !z)
+    return err->status;
+  for (int i = 0; i < n; i++) {
+    struct manta__grant *grant;
+    MANTA_TRY(manta__ledger_reserve(g->agent->ledger, &p->rq, 1, 1, &grant, NULL, err));
+    if (!agent_worker_start(g, z, grant, err)) {
+      manta__ledger_release(g->agent->ledger, grant);
+      return err->status;
+    }
+  }
+  return MANTA_OK;
+}
+
+static manta_status have_workers(struct group *g, const struct plan *p, manta_error *err)
+{
+  int granted, idle = idle_count(g);
+  MANTA_TRY(probe_room(g, p, idle, &granted, err));
+  manta_status st = start_workers(g, p, granted, err);
+  // Half of them is an attempt too, if it is enough.
+  return st < 0 && idle_count(g) < p->min ? st : MANTA_OK;
+}
+
+static bool usable(const struct worker *w)
+{
+  return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked && !w->cause[0];
+}
+
+// Workers keep the rank they had if it is still there; the rest fill the gaps, in order of age.
+static int take_places(struct group *g, int count, struct worker **place)
+{
+  memset(place, 0, sizeof *place * (size_t)count);
+  struct worker *rest[MANTA__LEDGER_MAX_WORKERS];
+  int rests = 0, world = 0;
+  for (struct worker *w = g->workers; w; w = w->next) {
+    if (!usable(w))
+      continue;
+    if (w->rank >= 0 && w->rank < count && !place[w->rank])
+      place[w->rank] = w;
+    else if (rests < MANTA__LEDGER_MAX_WORKERS)
+      rest[rests++] = w;
+  }
+  for (int r = 0; r < count; r++) {
+    if (!place[r] && rests > 0)
+      place[r] = rest[--rests]; // the list is youngest first
+    world += place[r] != NULL;
+  }
+  while (rests > 0)
+    agent_worker_ask_exit(rest[--rests]); // more than were asked for
+  return world;
+}
+
+// Fewer than asked for: close the gaps, so that ranks are 0 … world - 1.
+static void close_gaps(struct worker **place, int count)
+{
+  int to = 0;
+  for (int r = 0; r < count; r++)
+    if (place[r])
+      place[to++] = place[r];
+}
+
+static void send_job(struct worker *w, int rank, int world, int job_fd, int ckpt_fd)
+{
+  struct group *g = w->group;
+  char mark[48];
+  manta__orphans_mark(mark, sizeof mark, getpid(), w->wid);
+  manta_value v = {0};
+  manta_value head =
+      MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
+                MANTA_KV_INT("local_world", world), MANTA_KV_INT("node_rank", 0),
+                MANTA_KV_STR("mark", mark));
+  const struct manta__share *s = &w->grant->shares[0];
+  if (manta_value_copy(&v, &head) < 0)
+    return;
+  if (s->gpus && s->gpus[0])
+    manta_value_put_string(&v, "gpus", s->gpus);
+  if (s->cores) {
+    manta_value list = {0};
+    manta_value_set_list(&list);
+    for (int i = 0; i < s->core_count; i++) {
+      manta_value id = manta_value_int(s->cores[i]);
+      manta_value_append(&list, &id);
+    }
+    manta_value_put(&v, "cpus", &list);
+  }
+  w->rank = rank;
+  w->attempt = g->run.attempt;
+  w->state = WORKER_RUNNING;
+  struct manta__msg m = {.kind = MANTA__M_JOB,
+                         .id = g->run,
+                         .fd = {g->ctl_fd, job_fd, ckpt_fd},
+                         .fds = ckpt_fd >= 0 ? 3 : 2};
+  m.id.rank = rank;
+  agent_send_value(w->link, &m, &v);
+}
+
+static void tell_formed(struct group *g, struct worker **place, int world)
+{
+  manta_value v = {0}, list = {0};
+  manta_value_set_map(&v);
+  manta_value_set_list(&list);
+  for (int r = 0; r < world; r++) {
+    manta_value wid = manta_value_int(place[r]->wid);
+    manta_value_append(&list, &wid);
+  }
+  manta_value_put_int(&v, "world", world);
+  manta_value_put(&v, "wids", &list);
+  agent_send_value(g->agent->driver,
+                   &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run}, &v);
+}
+
+static void tell_noroom(struct group *g, const manta_error *err)
+{
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("status", err->status), MANTA_KV_STR("message", err->message));
+  agent_send_value(g->agent->driver,
+                   &(struct manta__msg){.kind = MANTA__M_NOROOM, .group = g->id, .id = g->run}, &v);
+}
+
+static manta_status form(struct group *g, const struct plan *p, int job_fd, int ckpt_fd,
+                         manta_error *err)
+{
+  struct worker *place[MANTA__LEDGER_MAX_WORKERS];
+  MANTA_TRY(have_workers(g, p, err));
+  int world = take_places(g, p->count, place);
+  if (world < p->min || world == 0)
+    return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world, p->min);
+  close_gaps(place, p->count);
+  MANTA_TRY(manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err));
+  MANTA_TRY(manta__ctl_map(&g->ctl, &g->ctl_bytes, g->ctl_fd, err));
+  g->world = world;
+  for (int r = 0; r < world; r++)
+    send_job(place[r], r, world, job_fd, ckpt_fd);
+  tell_formed(g, place, world);
+  return MANTA_OK;
+}
+
+void agent_attempt(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  struct plan p;
+  agent_attempt_leave(g);
+  g->run = m->id;
+  manta_status st = manta__msg_value(m, &v, &err);
+  if (st == MANTA_OK) {
+    read_plan(&p, &v);
+    agent_snap_retire(g, manta_value_as_int(manta_value_get(&v, "retire_wid"), -1),
+                      (int)manta_value_as_int(manta_value_get(&v, "retire_slot"), -1));
+    if (p.count < 1 || p.count > MANTA__LEDGER_MAX_WORKERS)
+      st = manta_error_set(&err, MANTA_EINVAL, "%d workers", p.count);
+    else
+      st = form(g, &p, m->fd[0], m->fds > 1 ? m->fd[1] : -1, &err);
+    watch_health(g, manta_value_as_real(manta_value_get(&v, "step_timeout"), 0));
+  }
+  if (st < 0)
+    tell_noroom(g, &err);
+  manta_value_fini(&v);
+}
+
+void agent_spawn(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  struct plan p;
+  manta_status st = manta__msg_value(m, &v, &err);
+  g->run = m->id;
+  if (st == MANTA_OK) {
+    read_plan(&p, &v);
+    st = have_workers(g, &p, &err);
+  }
+  if (st < 0)
+    tell_noroom(g, &err);
+  else {
+    manta_value done = MANTA_MAP(MANTA_KV_INT("world", idle_count(g)));
+    agent_send_value(g->agent->driver,
+                     &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run},
+                     &done);
+  }
+  manta_value_fini(&v);
+}

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/agent_snap.c - snapshots: kept in memory, given to the writer, told to the driver.
+ *
+ * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the worker that
+ *     made it is dead: a dead worker is kept as long as one of its slots is the newest or being written.
+ * (2) The writer has one snapshot at a time; what it is given next the queue says.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "group/agent.h"
+#include "sys/sock.h"
+
+// --- slots --------------------------------------------------------------------------------------
+
+static void slot_close(struct slot_dup *s)
+{
+  if (s->meta)
+    munmap(s->meta, MANTA__SLOT_META);
+  manta__fd_close(&s->fd);
+  *s = (struct slot_dup){.fd = -1};
+}
+
+// A slot that is no longer needed goes back to its worker; one that is being read never does.
+static void slot_free(struct worker *w, int i)
+{
+  struct slot_dup *s = &w->slot[i];
+  if (!s->meta)
+    return;
+  uint32_t to = s->retire ? MANTA__SLOT_RETIRED : MANTA__SLOT_FREE;
+  if (!manta__slot_move(s->meta, MANTA__SLOT_READY, to))
+    manta__slot_move(s->meta, MANTA__SLOT_WRITING, to);
+  if (s->retire)
+    slot_close(s); // whoever loads it has a descriptor of its own
+}
+
+static struct worker *newest_holder(const struct group *g)
+{
+  struct worker *best = NULL;
+  for (struct worker *w = g->workers; w; w = w->next) {
+    if (w->snapq.newest < 0)
+      continue;
+    if (!best || w->slot[w->snapq.newest].meta->id.attempt >
+                     best->slot[best->snapq.newest].meta->id.attempt)
+      best = w;
+  }
+  return best;
+}
+
+static void worker_free(struct worker *w)
+{
+  struct group *g = w->group;
+  for (int i = 0; i < MANTA__SLOTS; i++)
+    slot_close(&w->slot[i]);
+  manta__fd_close(&w->ring_fd);
+  for (struct worker **p = &g->workers; *p; p = &(*p)->next)
+    if (*p == w) {
+      *p = w->next;
+      break;
+    }
+  manta__free(w);
+}
+
+// Frees dead workers whose snapshots nobody needs any more.
+static void bury(struct group *g)
+{
+  struct worker *keep = newest_holder(g);
+  for (struct worker *w = g->workers, *next; w; w = next) {
+    next = w->next;
+    if (w->state == WORKER_GONE && w != keep && w != g->writing && !manta__snapq_busy(&w->snapq))
+      worker_free(w);
+  }
+}
+
+// --- scores -------------------------------------------------------------------------------------
+
+static bool better(const struct group *g, double a, double b)
+{
+  return g->score_min ? a < b : a > b;
+}
+
+// Whether retention would keep it for its score; counts it if so.
+static bool wanted(struct group *g, const struct manta__slot_meta *m)
+{
+  if (g->keep_best <= 0 || !m->has_score || isnan(m->score))
+    return false;
+  if (!g->best && !(g->best = manta__calloc((size_t)g->keep_best, sizeof *g->best)))
+    return false;
+  int i = g->best_count;
+  if (i == g->keep_best) {
+    if (!better(g, m->score, g->best[i - 1]))
+      return false;
+    i--;
+  } else {
+    g->best_count++;
+  }
+  for (; i > 0 && better(g, m->score, g->best[i - 1]); i--)
+    g->best[i] = g->best[i - 1];
+  g->best[i] = m->score;
+  return true;
+}
+
+// --- the writer ---------------------------------------------------------------------------------
+
+static void act(struct worker *w, struct manta__snapq_do todo);
+
+static void tell_driver(struct group *g, uint16_t kind, const struct manta__msg *from)
+{
+  struct manta__msg m = *from;
+  m.kind = kind;
+  m.group = g->id;
+  m.id = g->run;
+  m.fds = 0;
+  agent_send(g->agent->driver, &m);
+}
+
+static void settle_now(struct group *g)
+{
+  if (g->settle.kind && !agent_snap_busy(g)) {
+    struct manta__msg m = g->settle;
+    g->settle.kind = 0;
+    m.flags = MANTA__FRAME_REPLY;
+    agent_send(g->agent->driver, &m);
+  }
+}
+
+static void write_ended(struct group *g, bool ok)
+{
+  struct worker *w = g->writing;
+  int i = g->writing_slot;
+  g->writing = NULL;
+  if (!w)
+    return;
+  if (w->slot[i].meta)
+    manta__slot_move(w->slot[i].meta, MANTA__SLOT_WRITING, MANTA__SLOT_READY);
+  (void)ok;
+  act(w, manta__snapq_written(&w->snapq, i));
+  // Another worker's snapshot may wait: the writer takes one at a time.
+  for (struct worker *o = g->workers; o && !g->writing; o = o->next)
+    for (int k = 0; k < MANTA__SLOTS && !g->writing; k++)
+      if (o->snapq.slot[k].state == MANTA__Q_WRITING)
+        act(o, (struct manta__snapq_do){.write = k});
+  bury(g);
+  settle_now(g);
+  agent_group_ended(g);
+}
+
+static void on_writer_msg(struct link *l, struct manta__msg *m)
+{
+  struct group *g = l->owner;
+  if (m->kind != MANTA__M_STORED && m->kind != MANTA__M_STOREFAIL)
+    return;
+  tell_driver(g, m->kind, m);
+  write_ended(g, m->kind == MANTA__M_STORED);
+}
+
+static void on_writer_end(struct link *l)
+{
+  struct group *g = l->owner;
+  g->writer = NULL;
+  if (g->writing) {
+    manta_value v =
+        MANTA_MAP(MANTA_KV_INT("iteration", g->writing->slot[g->writing_slot].snap.iteration),
+                  MANTA_KV_STR("message", "the process that writes checkpoints died"));
+    agent_send_value(g->agent->driver,
+                     &(struct manta__msg){.kind = MANTA__M_STOREFAIL, .group = g->id, .id = g->run},
+                     &v);
+  }
+  write_ended(g, false);
+}
+
+static manta_status start_writer(struct group *g, manta_error *err)
+{
+  int sock[2];
+  char last[16], best[16];
+  snprintf(last, sizeof last, "%d", g->keep_last);
+  snprintf(best, sizeof best, "%d", g->keep_best);
+  char *argv[] = {(char *)"manta-writer", last, best, (char *)(g->score_min ? "min" : "max"), NULL};
+  char *env[] = {(char *)MANTA__ROLE_ENV "=writer", NULL};
+  MANTA_TRY(manta__sock_pair(sock, err));
+  int fds[] = {sock[1], g->rundir};
+  manta_status st = manta__proc_spawn(&g->writer_pid, "/proc/self/exe", argv, env, fds, 2, -1, err);
+  close(sock[1]);
+  if (st == MANTA_OK && (g->writer = agent_link(g->agent, sock[0], on_writer_msg, on_writer_end, g, err)))
+    return MANTA_OK;
+  close(sock[0]);
+  return st < 0 ? st : MANTA_ENOMEM;
+}
+
+static void give_to_writer(struct worker *w, int i)
+{
+  struct group *g = w->group;
+  struct slot_dup *s = &w->slot[i];
+  manta_error err = MANTA_ERROR_INIT;
+  g->writing = w;
+  g->writing_slot = i;
+  if (!g->writer && start_writer(g, &err) < 0) {
+    agent_warn(g->agent, g->id, "no checkpoint is written: %s", err.message);
+    write_ended(g, false);
+    return;
+  }
+  manta__slot_move(s->meta, MANTA__SLOT_READY, MANTA__SLOT_WRITING);
+  struct manta__msg m = {.kind = MANTA__M_WRITE,
+                         .id = s->meta->id,
+                         .data = &s->snap,
+                         .len = sizeof s->snap,
+                         .fd = {s->fd, w->ring_fd},
+                         .fds = 2};
+  agent_send(g->writer, &m);
+}
+
+static void act(struct worker *w, struct manta__snapq_do todo)
+{
+  for (int i = 0; i < MANTA__SLOTS; i++)
+    if (todo.free & (1u << i))
+      slot_free(w, i);
+  if (todo.write >= 0 && !w->group->writing)
+    give_to_writer(w, todo.write);
+}
+
+bool agent_writer_exited(struct agent *a, pid_t pid, int status)
+{
+  for (struct group *g = a->groups; g; g = g->next)
+    if (g->writer_pid == pid) {
+      g->writer_pid = 0; // its link's end says the rest
+      return true;
+    }
+  return false;
+}
+
+// --- events -------------------------------------------------------------------------------------
+
+// An older worker's newest is superseded by one of a later attempt.
+static void supersede(struct worker *w)
+{
+  for (struct worker *o = w->group->workers; o; o = o->next)
+    if (o != w && o->snapq.newest >= 0 && o->state == WORKER_GONE &&
+        o->snapq.slot[o->snapq.newest].state != MANTA__Q_WRITING)
+      o->snapq.newest = -1;
+}
+
+void agent_snap(struct worker *w, struct manta__msg *m)
+{
+  struct manta__snap_msg s;
+  manta_error err = MANTA_ERROR_INIT;
+  if (m->len != sizeof s)
+    return;
+  memcpy(&s, m->data, sizeof s);
+  if (s.slot < 0 || s.slot >= MANTA__SLOTS)
+    return;
+  struct slot_dup *d = &w->slot[s.slot];
+  if (m->fds > 0) {
+    slot_close(d);
+    d->fd = manta__msg_take_fd(m, 0);
+    if (manta__slot_map_meta(d->fd, &d->meta, &err) < 0) {
+      agent_warn(w->group->agent, w->group->id, "a snapshot is unusable: %s", err.message);
+      slot_close(d);
+      return;
+    }
+  }
+  if (!d->meta)
+    return;
+  s.wid = w->wid;
+  d->snap = s;
+  struct manta__msg out = {.kind = MANTA__M_SNAP,
+                           .group = w->group->id,
+                           .id = m->id,
+                           .data = &s,
+                           .len = sizeof s,
+                           .fd = {d->fd},
+                           .fds = 1};
+  agent_send(w->group->agent->driver, &out);
+  supersede(w);
+  act(w, manta__snapq_ready(&w->snapq, s.slot, wanted(w->group, d->meta)));
+  bury(w->group);
+}
+
+void agent_snap_retire(struct group *g, int64_t wid, int slot)
+{
+  if (slot < 0 || slot >= MANTA__SLOTS)
+    return;
+  for (struct worker *w = g->workers; w; w = w->next)
+    if (w->wid == wid && w->slot[slot].meta)
+      w->slot[slot].retire = true;
+}
+
+void agent_snap_worker_gone(struct worker *w)
+{
+  struct group *g = w->group;
+  bury(g);
+  agent_group_ended(g);
+}
+
+bool agent_snap_busy(const struct group *g)
+{
+  for (const struct worker *w = g->workers; w; w = w->next)
+    if (manta__snapq_busy(&w->snapq))
+      return true;
+  return false;
+}
+
+void agent_settle(struct group *g, struct manta__msg *m)
+{
+  if (m) {
+    g->settle = *m;
+    g->settle.data = NULL;
+    g->settle.len = 0;
+    g->settle.fds = 0;
+  }
+  settle_now(g);
+}
+
+// A new run begins in the same group: what the last one left in memory is of no use to it.
+void agent_snap_run_ended(struct group *g)
+{
+  for (struct worker *w = g->workers; w; w = w->next) {
+    for (int i = 0; i < MANTA__SLOTS; i++)
+      if (w->snapq.slot[i].state != MANTA__Q_NONE)
+        slot_free(w, i);
+    manta__snapq_init(&w->snapq);
+  }
+  g->writing = NULL;
+  g->best_count = 0;
+  manta__free(g->best);
+  g->best = NULL;
+  agent_unlink(g->writer); // it ends when its socket closes
+  g->writer = NULL;
+  bury(g);
+}
+
+// The writer saves the rows that the driver can no longer fetch, then what waits to be written.
+void agent_snap_driver_lost(struct group *g)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (g->rundir < 0 || !g->workers || (!g->writer && start_writer(g, &err) < 0))
+    return;
+  for (struct worker *w = g->workers; w; w = w->next) {
+    struct manta__msg m = {
+        .kind = MANTA__M_DRIVER_LOST, .id = g->run, .fd = {w->ring_fd}, .fds = w->ring_fd >= 0};
+    agent_send(g->writer, &m);
+  }
+}

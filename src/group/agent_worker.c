@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/agent.h"
+#include "group/orphans.h"
+#include "group/worker.h"
+#include "group/zygote.h"
+#include "sys/lifeline.h"
+#include "sys/sock.h"
+
+#define STATUS_LATE_S 1.0 /* a dead worker's status may take so long to arrive from its zygote */
+
+struct worker *agent_worker_find(struct agent *a, int64_t wid)
+{
+  for (struct group *g = a->groups; g; g = g->next)
+    for (struct worker *w = g->workers; w; w = w->next)
+      if (w->wid == wid)
+        return w;
+  return NULL;
+}
+
+struct worker *agent_worker_of_pid(struct agent *a, pid_t pid)
+{
+  for (struct group *g = a->groups; g; g = g->next)
+    for (struct worker *w = g->workers; w; w = w->next)
+      if (w->pid == pid)
+        return w;
+  return NULL;
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+static void forward(struct worker *w, const struct manta__msg *m)
+{
+  struct manta__msg out = *m;
+  out.group = w->group->id;
+  agent_send(w->group->agent->driver, &out);
+}
+
+static void on_msg(struct link *l, struct manta__msg *m)
+{
+  struct worker *w = l->owner;
+  if (m->id.attempt != w->attempt || m->id.run != w->group->run.run)
+    return; // of an older attempt
+  switch (m->kind) {
+  case MANTA__M_READY:
+    agent_attempt_ready(w);
+    break;
+  case MANTA__M_DONE:
+    w->state = WORKER_IDLE;
+    agent_output_drain(w->output);
+    forward(w, m);
+    break;
+  case MANTA__M_SNAP:
+    agent_snap(w, m);
+    break;
+  default:
+    manta__warn("agent: message of unknown kind %u from a worker", m->kind);
+  }
+}
+
+static void on_end(struct link *l)
+{
+  struct worker *w = l->owner;
+  w->link = NULL; // its end is told by the pidfd; a worker that only closed its socket is useless
+  agent_worker_kill(w, "it closed its control connection");
+}
+
+// --- birth --------------------------------------------------------------------------------------
+
+struct birth {
+  int sock[2], life[2], out[2], ring;
+};
+
+static void abandon(struct birth *b)
+{
+  manta__fd_close_all(b->sock, 2);
+  manta__fd_close_all(b->life, 2);
+  manta__fd_close_all(b->out, 2);
+  manta__fd_close(&b->ring);
+}
+
+static manta_status conceive(struct birth *b, manta_error *err)
+{
+  MANTA_TRY(manta__sock_pair(b->sock, err));
+  MANTA_TRY(manta__lifeline_create(b->life, err));
+  if (pipe2(b->out, O_CLOEXEC) < 0)
+    return manta_error_set(err, MANTA_EIO, "pipe: %m");
+  return manta__ring_create(&b->ring, err);
+}
+
+// The zygote forks it when it gets there; what is sent to the worker meanwhile waits in its socket.
+static void ask_zygote(struct worker *w, struct birth *b)
+{
+  struct manta__fork_msg f = {w->wid};
+  struct manta__msg m = {.kind = MANTA__M_FORK,
+                         .data = &f,
+                         .len = sizeof f,
+                         .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
+                         .fds = MANTA__W_FDS};
+  agent_send(w->zygote->link, &m);
+}
+
+static void announce(struct worker *w)
+{
+  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
+  struct manta__msg m = {
+      .kind = MANTA__M_WORKER, .group = w->group->id, .fd = {w->ring_fd}, .fds = 1};
+  agent_send_value(w->group->agent->driver, &m, &v);
+}
+
+struct worker *agent_worker_start(struct group *g, struct zygote *z, struct manta__grant *grant,
+                                  manta_error *err)
+{
+  struct birth b = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
+  struct worker *w = manta__calloc(1, sizeof *w);
+  manta_status st = w ? conceive(&b, err) : manta_error_set(err, MANTA_ENOMEM, "no memory");
+  if (st < 0)
+    goto err_free;
+  *w = (struct worker){.group = g,
+                       .wid = ++g->agent->wids,
+                       .pidfd = -1,
+                       .lifeline = b.life[0],
+                       .ring_fd = b.ring,
+                       .rank = -1,
+                       .zygote = z,
+                       .zygote_pid = z->pid};
+  for (int i = 0; i < MANTA__SLOTS; i++)
+    w->slot[i].fd = -1;
+  manta__snapq_init(&w->snapq);
+  if (!(w->link = agent_link(g->agent, b.sock[0], on_msg, on_end, w, err)))
+    goto err_free;
+  if (!(w->output = agent_output_start(w, b.out[0], err))) {
+    agent_unlink(w->link);
+    b.sock[0] = -1;
+    goto err_free;
+  }
+  w->grant = grant;
+  ask_zygote(w, &b);
+  manta__fd_close(&b.sock[1]);
+  manta__fd_close(&b.life[1]);
+  manta__fd_close(&b.out[1]);
+  w->next = g->workers;
+  g->workers = w;
+  announce(w);
+  return w;
+err_free:
+  abandon(&b);
+  manta__free(w);
+  return NULL;
+}
+
+static void on_pidfd(uv_poll_t *h, int status, int events);
+
+void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error)
+{
+  if (pid <= 0) {
+    snprintf(w->cause, sizeof w->cause, "it could not be started: %s",
+             error == ECHILD ? "its zygote died" : strerror(error));
+    agent_worker_exited(w, -1);
+    return;
+  }
+  w->pid = pid;
+  w->pidfd = pidfd;
+  w->pidfd_poll = pidfd >= 0 ? manta__calloc(1, sizeof *w->pidfd_poll) : NULL;
+  if (w->pidfd_poll) {
+    w->pidfd_poll->data = w;
+    uv_poll_init(&w->group->agent->loop, w->pidfd_poll, pidfd);
+    uv_poll_start(w->pidfd_poll, UV_READABLE, on_pidfd);
+  }
+  if (w->state == WORKER_STARTING)
+    w->state = WORKER_IDLE;
+  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", pid));
+  agent_send_value(w->group->agent->driver,
+                   &(struct manta__msg){.kind = MANTA__M_WORKER, .group = w->group->id}, &v);
+  if (w->cause[0])
+    kill(pid, SIGKILL); // it was to be killed before it was born
+}
+
+// --- death --------------------------------------------------------------------------------------
+
+static void on_status_late(uv_timer_t *t)
+{
+  agent_worker_exited(t->data, -1);
+}
+
+static void on_pidfd(uv_poll_t *h, int status, int events)
+{
+  struct worker *w = h->data;
+  uv_poll_stop(h);
+  agent_timer_stop(&w->last_words);
+  w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_status_late, w);
+}
+
+static void poll_free(uv_handle_t *h)
+{
+  manta__free(h);
+}
+
+// What it said before it died still counts.
+static void hear_last_words(struct worker *w)
+{
+  struct manta__msg m;
+  manta_error err = MANTA_ERROR_INIT;
+  while (w->link && manta__conn_recv(w->link->conn, &m, &err) == 1) {
+    on_msg(w->link, &m);
+    manta__msg_close(&m);
+  }
+  agent_output_drain(w->output);
+}
+
+static void tell_gone(struct worker *w, int status, bool oom)
+{
+  char how[64] = "died, how is not known";
+  if (status >= 0)
+    manta__proc_explain(status, how, sizeof how);
+  char cause[320];
+  if (w->cause[0])
+    snprintf(cause, sizeof cause, "%s", w->cause);
+  else
+    snprintf(cause, sizeof cause, "%s%s", how, oom ? ", out of memory: the kernel's OOM killer" : "");
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid), MANTA_KV_INT("rank", w->rank),
+                MANTA_KV_INT("status", status), MANTA_KV_STR("cause", cause),
+                MANTA_KV_STR("host", w->group->agent->host));
+  struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
+  m.id = w->group->run;
+  m.id.attempt = w->attempt;
+  agent_send_value(w->group->agent->driver, &m, &v);
+}
+
+static void take_out(struct worker *w)
+{
+  for (struct worker **p = &w->group->workers; *p; p = &(*p)->next)
+    if (*p == w) {
+      *p = w->next;
+      return;
+    }
+}
+
+void agent_worker_exited(struct worker *w, int status)
+{
+  struct group *g = w->group;
+  if (w->state == WORKER_GONE)
+    return;
+  bool oom = status >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !w->cause[0] &&
+             manta__oom_happened(&g->agent->ooms);
+  hear_last_words(w);
+  bool ran = w->state == WORKER_RUNNING;
+  w->state = WORKER_GONE;
+  if (ran && g->ctl && w->attempt == g->run.attempt)
+    agent_attempt_abort(g, MANTA__ABORT_RANK + (uint32_t)w->rank);
+  if (w->pid > 0)
+    manta__orphans_end(getpid(), w->wid, w->pid);
+  if (w->watched)
+    pthread_join(w->watcher, NULL); // the kernel has handed its life over by now
+  agent_timer_stop(&w->last_words);
+  agent_unlink(w->link);
+  w->link = NULL;
+  agent_output_end(w->output);
+  if (w->pidfd_poll)
+    uv_close((uv_handle_t *)w->pidfd_poll, poll_free);
+  manta__fd_close(&w->pidfd);
+  manta__fd_close(&w->lifeline);
+  manta__ledger_release(g->agent->ledger, w->grant);
+  w->grant = NULL;
+  tell_gone(w, status, oom);
+  agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
+}
+
+void agent_worker_kill(struct worker *w, const char *cause)
+{
+  if (w->state == WORKER_GONE)
+    return;
+  if (!w->cause[0])
+    snprintf(w->cause, sizeof w->cause, "%s", cause);
+  // Closing the lifeline would do, but a signal to the group also meets its children.
+  if (w->pid > 0 && kill(-w->pid, SIGKILL) < 0)
+    kill(w->pid, SIGKILL);
+}
+
+static void on_exit_limit(uv_timer_t *t)
+{
+  struct worker *w = t->data;
+  agent_timer_stop(&w->last_words);
+  agent_worker_kill(w, "it did not end within 5 s of being asked to");
+}
+
+void agent_worker_ask_exit(struct worker *w)
+{
+  if (w->exit_asked || w->state == WORKER_GONE)
+    return;
+  w->exit_asked = true;
+  if (w->state == WORKER_RUNNING) {
+    agent_worker_kill(w, "the run was ended");
+    return;
+  }
+  agent_send(w->link, &(struct manta__msg){.kind = MANTA__M_EXIT});
+  if (!w->last_words)
+    w->last_words = agent_timer(w->group->agent, AGENT_EXIT_S, 0, on_exit_limit, w);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "group/ctl.h"
+
+#include <limits.h>
+
+#include "sys/robust.h"
+#include "sys/shm.h"
+#include "sys/sock.h"
+
+static size_t ctl_bytes(int world)
+{
+  return sizeof(struct manta__ctl) + sizeof(struct manta__cell) * (size_t)world;
+}
+
+manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int world,
+                               manta_error *err)
+{
+  void *p;
+  size_t bytes;
+  int fd;
+  MANTA_TRY(manta__shm_create("manta-ctl", ctl_bytes(world), &fd, err));
+  manta_status st = manta__shm_map(fd, &p, &bytes, err);
+  if (st == MANTA_OK) {
+    struct manta__ctl *c = p;
+    c->magic = MANTA__CTL_MAGIC;
+    c->run = run;
+    c->attempt = attempt;
+    c->world = (uint32_t)world;
+    for (int i = 0; i < world && st == MANTA_OK; i++)
+      st = manta__robust_init(&c->cell[i].life, err);
+    manta__shm_unmap(p, bytes);
+  }
+  if (st < 0)
+    manta__fd_close(&fd);
+  else
+    *fd_out = fd;
+  return st;
+}
+
+manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, manta_error *err)
+{
+  void *p;
+  size_t bytes;
+  MANTA_TRY(manta__shm_map(fd, &p, &bytes, err));
+  struct manta__ctl *c = p;
+  if (bytes < sizeof *c || c->magic != MANTA__CTL_MAGIC || bytes != ctl_bytes((int)c->world)) {
+    manta__shm_unmap(p, bytes);
+    return manta_error_set(err, MANTA_EPROTO, "not a control segment");
+  }
+  *out = c;
+  *bytes_out = bytes;
+  return MANTA_OK;
+}
+
+void manta__ctl_abort(struct manta__ctl *c, uint32_t cause)
+{
+  uint32_t none = MANTA__ABORT_NONE;
+  if (atomic_compare_exchange_strong(&c->abort, &none, cause))
+    manta__futex_wake(&c->abort, INT_MAX);
+}
+
+manta_status manta__ctl_check(const struct manta__ctl *c, manta_error *err)
+{
+  uint32_t cause = atomic_load_explicit(&c->abort, memory_order_relaxed);
+  if (cause == MANTA__ABORT_NONE)
+    return MANTA_OK;
+  if (cause >= MANTA__ABORT_RANK) {
+    manta_error_set(err, MANTA_EPEERLOST, "rank %u of %u was lost", cause - MANTA__ABORT_RANK,
+                    c->world);
+    return MANTA_EPEERLOST;
+  }
+  return manta_error_set(err, MANTA_EABORTED, "the run is being ended");
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/ctl.h - what the agent and the workers of one attempt share: lives, the abort word, heartbeats.
+ *
+ * One sealed memfd per attempt, made by the agent. After an abort it is never used again.
+ * (1) A worker holds its cell's `life` mutex from the start of its job to the end. The agent waits for
+ *     it; the kernel hands it over when the worker dies.
+ * (2) The abort word goes from 0 to a cause once and stays. Everything that waits watches it.
+ */
+#ifndef MANTA_GROUP_CTL_H
+#define MANTA_GROUP_CTL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/status.h>
+
+#define MANTA__CTL_MAGIC 0x6c74436e616dull
+
+/* The abort word: 0, one of these, or MANTA__ABORT_RANK + the rank that was lost. */
+enum { MANTA__ABORT_NONE = 0, MANTA__ABORT_STOP = 1, MANTA__ABORT_RANK = 16 };
+
+struct manta__cell {
+  _Alignas(128) pthread_mutex_t life;
+  _Atomic int64_t beat_ns;   /* monotonic time of the last sign of life */
+  _Atomic int64_t step_ns;   /* what a step typically takes, by a running median */
+  _Atomic uint32_t stalled;  /* waits in back-pressure: its clock stands still */
+  _Atomic uint32_t running;  /* inside the train function */
+};
+
+struct manta__ctl {
+  uint64_t magic;
+  uint64_t run;
+  uint32_t attempt;
+  uint32_t world;
+  _Alignas(64) _Atomic uint32_t abort; /* futex */
+  _Atomic uint32_t notice;             /* asked to stop (SIGTERM) */
+  struct manta__cell cell[];
+};
+
+manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int world,
+                               manta_error *err);
+/* Maps it and checks it; borrows the descriptor. */
+manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, manta_error *err);
+/* Raises the abort word if it is still 0, and wakes all who wait on it. */
+void manta__ctl_abort(struct manta__ctl *c, uint32_t cause);
+/* MANTA_OK, or the error a waiting or calling worker must return, with its message. */
+manta_status manta__ctl_check(const struct manta__ctl *c, manta_error *err);
+
+#endif

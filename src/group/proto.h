@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/proto.h - the messages between driver, agent, zygote, worker and writer.
+ *
+ * Payloads are MessagePack maps unless said otherwise; the agent never looks into a job, a result or a
+ * report. Every message carries (run, attempt, rank, seq) in its frame; whatever belongs to an older
+ * attempt is dropped by whoever knows the newer one.
+ *
+ * A worker is known by `wid`, a number its agent gives out once; rank is its place in one attempt.
+ */
+#ifndef MANTA_GROUP_PROTO_H
+#define MANTA_GROUP_PROTO_H
+
+#include <stdint.h>
+
+/* Where a role finds its connection and its lifeline after exec. */
+enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4, MANTA__ROLE_OTHER_FD = 5 };
+#define MANTA__ROLE_ENV "MANTA_ROLE"
+
+#define MANTA__PROTO_VERSION 1
+
+enum manta__kind {
+  /* driver -> agent */
+  MANTA__M_HELLO = 1, /* request {version, session}; reply {version, pid, host, cpus} */
+  MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
+  MANTA__M_RUN,       /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
+  MANTA__M_SPAWN,     /* have `count` idle workers ready: {key, count, request} */
+  MANTA__M_ATTEMPT,   /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds */
+  MANTA__M_ABORT,     /* end the attempt: raise the abort word with {cause} */
+  MANTA__M_KILL,      /* SIGKILL these workers: {wids, cause} */
+  MANTA__M_NOTICE,    /* asked to stop: workers see preempted() */
+  MANTA__M_SETTLE,    /* request: reply when no snapshot is being written or waits to be */
+  MANTA__M_DISBAND,   /* end the workers of the group, release what they hold */
+  /* agent -> driver */
+  MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}; fd: its ring */
+  MANTA__M_FORMED,      /* the attempt runs: {world, members: [[wid, rank], …]} */
+  MANTA__M_NOROOM,      /* it does not: {status, message, free} */
+  MANTA__M_DYING,       /* the kernel handed over the life of a rank: {wid} */
+  MANTA__M_GONE,        /* a worker is gone: {wid, status, cause, oom} */
+  MANTA__M_SNAP,        /* a snapshot is in memory: struct manta__snap_msg; fd: the slot, if new */
+  MANTA__M_STORED,      /* a checkpoint is on disk: {dir, iteration, bytes, score} */
+  MANTA__M_STOREFAIL,   /* it could not be written: {iteration, message} */
+  MANTA__M_OUTPUT,      /* raw lines a worker printed */
+  MANTA__M_WARN,        /* text to show: {text} */
+  MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
+  /* agent -> worker (through its control socket) */
+  MANTA__M_JOB = 64, /* fds: control segment, checkpoint (or none); payload: the driver's job */
+  MANTA__M_EXIT,     /* end by normal finalisation */
+  /* worker -> agent (-> driver) */
+  MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
+  MANTA__M_DONE,       /* {status, message, result, reports} */
+  /* agent <-> zygote */
+  MANTA__M_FORK = 112, /* {wid}; fds: control socket, lifeline, output, ring, eventfd */
+  MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
+  MANTA__M_EXITED,     /* {pid, status} */
+  /* agent <-> writer */
+  MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring */
+  MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
+  MANTA__M_WRITTEN,     /* like STORED or STOREFAIL, for the agent: {slot, ok, …} */
+  /* command -> agent, over the named socket: requests, replied to */
+  MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
+};
+
+/* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */
+struct manta__snap_msg {
+  int32_t slot; /* index in the worker's slots */
+  int32_t wanted; /* retention would keep it for its score */
+  int64_t wid;
+  int64_t iteration;
+  uint64_t ring_pos; /* rank 0's rows up to here belong to it */
+};
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "group/ring.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "sys/shm.h"
+#include "sys/sock.h"
+
+#define DATA_AT 4096 /* the head has a page of its own */
+#define PADDING UINT32_MAX
+
+manta_status manta__ring_create(int *fd_out, manta_error *err)
+{
+  MANTA_TRY(manta__shm_create("manta-ring", DATA_AT + MANTA__RING_BYTES, fd_out, err));
+  struct manta__ring_head h = {.magic = MANTA__RING_MAGIC, .cap = MANTA__RING_BYTES};
+  if (pwrite(*fd_out, &h, sizeof h, 0) != (ssize_t)sizeof h) {
+    manta_error_set(err, MANTA_EIO, "write to a ring: %m");
+    manta__fd_close(fd_out);
+    return MANTA_EIO;
+  }
+  return MANTA_OK;
+}
+
+manta_status manta__ring_open(struct manta__ring *r, int fd, manta_error *err)
+{
+  void *p;
+  *r = (struct manta__ring){.fd = fd};
+  manta_status st = manta__shm_map(fd, &p, &r->bytes, err);
+  if (st < 0) {
+    manta__fd_close(&r->fd);
+    return st;
+  }
+  r->h = p;
+  r->data = (uint8_t *)p + DATA_AT;
+  if (r->bytes < DATA_AT || r->h->magic != MANTA__RING_MAGIC || r->h->cap != r->bytes - DATA_AT) {
+    manta__ring_close(r);
+    return manta_error_set(err, MANTA_EPROTO, "not a ring");
+  }
+  r->pos = r->seen = atomic_load(&r->h->tail);
+  return MANTA_OK;
+}
+
+void manta__ring_close(struct manta__ring *r)
+{
+  if (r->h) {
+    manta__shm_unmap(r->h, r->bytes);
+    manta__fd_close(&r->fd);
+  }
+  *r = (struct manta__ring){.fd = -1};
+}
+
+// --- producer -----------------------------------------------------------------------------------
+
+static size_t round8(size_t n)
+{
+  return (n + 7) & ~(size_t)7;
+}
+
+static bool has_room(struct manta__ring *r, size_t need)
+{
+  if (r->pos - r->seen + need <= r->h->cap)
+    return true;
+  r->seen = atomic_load_explicit(&r->h->tail, memory_order_acquire);
+  return r->pos - r->seen + need <= r->h->cap;
+}
+
+static void put_padding(struct manta__ring *r, size_t len)
+{
+  struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->h->cap);
+  rec->len = (uint32_t)len;
+  rec->used = PADDING;
+  r->pos += len;
+}
+
+// Whether to begin again at offset 0: the ring is empty and has wandered off its warm pages.
+static bool start_over(struct manta__ring *r, size_t at)
+{
+  if (at < MANTA__RING_WARM)
+    return false;
+  r->seen = atomic_load_explicit(&r->h->tail, memory_order_acquire);
+  return r->seen == r->pos;
+}
+
+uint8_t *manta__ring_reserve(struct manta__ring *r, size_t payload)
+{
+  size_t need = round8(sizeof(struct manta__ring_rec) + payload);
+  size_t at = r->pos % r->h->cap, rest = r->h->cap - at;
+  bool wrap = rest < need + 8 || start_over(r, at); // 8: what is left must hold a padding's head
+  if (!has_room(r, wrap ? rest + need : need))
+    return NULL;
+  if (wrap)
+    put_padding(r, rest);
+  return r->data + r->pos % r->h->cap + sizeof(struct manta__ring_rec);
+}
+
+bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
+                        int64_t wall_ns, int64_t iteration)
+{
+  struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->h->cap);
+  *rec = (struct manta__ring_rec){.len = (uint32_t)round8(sizeof *rec + payload),
+                                  .used = (uint32_t)payload,
+                                  .id = *id,
+                                  .wall_ns = wall_ns,
+                                  .iteration = iteration};
+  r->pos += rec->len;
+  // Sequentially consistent: either we see the sleeper, or it sees the new head before it sleeps.
+  atomic_store(&r->h->head, r->pos);
+  return atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
+}
+
+void manta__ring_wait_room(struct manta__ring *r, int64_t by)
+{
+  atomic_store(&r->h->waiting, 1);
+  if (atomic_load(&r->h->tail) == r->seen)
+    manta__futex_wait(&r->h->waiting, 1, by);
+  atomic_store(&r->h->waiting, 0);
+}
+
+// --- consumer -----------------------------------------------------------------------------------
+
+static bool sane(const struct manta__ring *r, const struct manta__ring_rec *rec, size_t at)
+{
+  if (rec->len < 8 || rec->len % 8 || rec->len > r->h->cap - at || rec->len > r->seen - r->pos)
+    return false;
+  return rec->used == PADDING || round8(sizeof *rec + (size_t)rec->used) == rec->len;
+}
+
+const struct manta__ring_rec *manta__ring_next(struct manta__ring *r, manta_status *st)
+{
+  *st = MANTA_OK;
+  for (;;) {
+    if (r->pos == r->seen) {
+      r->seen = atomic_load_explicit(&r->h->head, memory_order_acquire);
+      if (r->pos == r->seen)
+        return NULL;
+    }
+    size_t at = r->pos % r->h->cap;
+    const struct manta__ring_rec *rec = (const struct manta__ring_rec *)(r->data + at);
+    if (r->seen - r->pos > r->h->cap || !sane(r, rec, at)) {
+      *st = MANTA_ECORRUPT;
+      return NULL;
+    }
+    r->pos += rec->len;
+    if (rec->used != PADDING)
+      return rec;
+  }
+}
+
+void manta__ring_release(struct manta__ring *r)
+{
+  if (atomic_load_explicit(&r->h->tail, memory_order_relaxed) == r->pos)
+    return;
+  atomic_store(&r->h->tail, r->pos);
+  if (atomic_exchange(&r->h->waiting, 0))
+    manta__futex_wake(&r->h->waiting, 1);
+}
+
+bool manta__ring_sleep(struct manta__ring *r)
+{
+  atomic_store(&r->h->asleep, 1);
+  if (atomic_load(&r->h->head) == r->pos)
+    return true;
+  atomic_store(&r->h->asleep, 0);
+  return false;
+}
+
+void manta__ring_awake(struct manta__ring *r)
+{
+  atomic_store_explicit(&r->h->asleep, 0, memory_order_relaxed);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "group/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/proto.h"
+#include "sys/lifeline.h"
+#include "sys/proc.h"
+#include "sys/robust.h"
+#include "sys/shm.h"
+#include "sys/sock.h"
+
+#define SEND_TIMEOUT 60.0 /* seconds an agent may take to read what a worker says */
+
+static struct manta__worker self = {.lifeline = -1, .wake = -1, .ring = {.fd = -1}};
+
+_Noreturn static void die(const char *what, const manta_error *err)
+{
+  manta__error("worker: %s: %s", what, err->message);
+  _exit(70);
+}
+
+// Output goes to the agent; line-buffered, so that what was printed before a crash is seen.
+static void take_output(int fd)
+{
+  int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null >= 0)
+    dup2(null, STDIN_FILENO);
+  manta__fd_close(&null);
+  dup2(fd, STDOUT_FILENO);
+  dup2(fd, STDERR_FILENO);
+  close(fd);
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  setvbuf(stderr, NULL, _IOLBF, 0);
+}
+
+static manta_status be_born(const int *fds, manta_error *err)
+{
+  setsid(); // fails harmlessly where exec has done it
+  manta__proc_reset_signals();
+  prctl(PR_SET_NAME, program_invocation_short_name);
+  self.lifeline = fds[MANTA__W_LIFELINE];
+  self.wake = fds[MANTA__W_WAKE];
+  MANTA_TRY(manta__lifeline_hang_on(self.lifeline, err));
+  take_output(fds[MANTA__W_OUTPUT]);
+  MANTA_TRY(manta__ring_open(&self.ring, fds[MANTA__W_RING], err));
+  self.ring.pos = atomic_load(&self.ring.h->head);
+  return manta__conn_create(&self.conn, fds[MANTA__W_CONN], err);
+}
+
+// --- what surrounds a job -----------------------------------------------------------------------
+
+static void set_number(const char *name, int64_t n)
+{
+  char text[24];
+  snprintf(text, sizeof text, "%lld", (long long)n);
+  setenv(name, text, 1);
+}
+
+static void take_environment(const manta_value *list)
+{
+  if (!list || list->type != MANTA_LIST)
+    return;
+  clearenv();
+  for (size_t i = 0; i < list->count; i++) {
+    const char *pair = manta_value_as_string(manta_value_at(list, i), "");
+    const char *eq = strchr(pair, '=');
+    if (!eq || eq == pair)
+      continue;
+    char name[256];
+    size_t n = (size_t)(eq - pair);
+    if (n < sizeof name) {
+      memcpy(name, pair, n);
+      name[n] = 0;
+      setenv(name, eq + 1, 1);
+    }
+  }
+}
+
+static void take_cpus(const manta_value *list)
+{
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (size_t i = 0; list && list->type == MANTA_LIST && i < list->count; i++) {
+    int64_t cpu = manta_value_as_int(manta_value_at(list, i), -1);
+    if (cpu >= 0 && cpu < CPU_SETSIZE)
+      CPU_SET((size_t)cpu, &set);
+  }
+  if (CPU_COUNT(&set) > 0 && sched_setaffinity(0, sizeof set, &set) < 0)
+    manta__warn("cannot pin this worker: %m");
+}
+
+// torchrun's names, so that code written for it finds its place.
+static void take_place(const struct manta__job *job, const manta_value *head)
+{
+  set_number("RANK", job->id.rank);
+  set_number("WORLD_SIZE", job->world);
+  set_number("LOCAL_RANK", job->local_rank);
+  set_number("LOCAL_WORLD_SIZE", job->local_world);
+  set_number("NODE_RANK", job->node_rank);
+  int64_t threads = manta_value_as_int(manta_value_get(&job->spec, "threads"), 0);
+  if (threads > 0)
+    set_number("OMP_NUM_THREADS", threads);
+  const char *gpus = manta_value_as_string(manta_value_get(head, "gpus"), NULL);
+  if (gpus)
+    setenv("CUDA_VISIBLE_DEVICES", gpus, 1);
+  const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
+  if (mark)
+    setenv("MANTA_WORKER", mark, 1);
+  take_cpus(manta_value_get(head, "cpus"));
+}
+
+static manta_status read_spec(manta_value *out, int fd, manta_error *err)
+{
+  void *p;
+  size_t bytes;
+  MANTA_TRY(manta__shm_map(fd, &p, &bytes, err));
+  manta_status st = manta_value_unpack(out, p, bytes, err);
+  manta__shm_unmap(p, bytes);
+  return st;
+}
+
+static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, const manta_value *head,
+                               manta_error *err)
+{
+  job->id = m->id;
+  job->world = (int)manta_value_as_int(manta_value_get(head, "world"), 1);
+  job->local_rank = (int)manta_value_as_int(manta_value_get(head, "local_rank"), 0);
+  job->local_world = (int)manta_value_as_int(manta_value_get(head, "local_world"), 1);
+  job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
+  job->ckpt_fd = manta__msg_take_fd(m, 2);
+  MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
+  take_environment(manta_value_get(&job->spec, "env"));
+  take_place(job, head);
+  const char *cwd = manta_value_as_string(manta_value_get(&job->spec, "cwd"), NULL);
+  if (cwd && chdir(cwd) < 0)
+    return manta_error_set(err, MANTA_EIO, "chdir %s: %m", cwd);
+  return MANTA_OK;
+}
+
+static void say(uint16_t kind, const struct manta__ident *id, const manta_value *v)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {.kind = kind, .id = *id};
+  m.id.seq = ++self.seq;
+  manta_status st = v ? manta__conn_send_value(self.conn, &m, v, &err)
+                      : manta__conn_send(self.conn, &m, &err);
+  if (st == MANTA_OK)
+    st = manta__conn_drain(self.conn, manta__deadline(SEND_TIMEOUT), &err);
+  if (st < 0)
+    die("the agent does not listen", &err);
+}
+
+static void say_done(const struct manta__job *job, manta_status st, const manta_error *err,
+                     manta_value *result)
+{
+  manta_value done = {0};
+  if (manta_value_set_map(&done) < 0 || manta_value_put_int(&done, "status", st) < 0 ||
+      manta_value_put_string(&done, "message", st < 0 ? err->message : "") < 0 ||
+      manta_value_put(&done, "result", result) < 0) {
+    manta_error oom = {.message = "out of memory"};
+    die("done", &oom);
+  }
+  say(MANTA__M_DONE, &job->id, &done);
+  manta_value_fini(&done);
+}
+
+// The life mutex is held around the function: from READY on, a death is known at once.
+static manta_status run_held(struct manta__job *job, const struct manta__job_ops *ops,
+                             manta_value *result, manta_error *err)
+{
+  job->cell = &job->ctl->cell[job->id.rank];
+  if (manta__robust_hold(&job->cell->life) < 0)
+    return manta_error_set(err, MANTA_EIO, "life mutex: %m");
+  atomic_store(&job->cell->beat_ns, manta__now());
+  atomic_store(&job->cell->running, 1);
+  say(MANTA__M_READY, &job->id, NULL);
+  manta_status st = ops->run(job, result, err);
+  atomic_store(&job->cell->running, 0);
+  return st;
+}
+
+static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
+{
+  struct manta__job job = {.worker = &self, .ckpt_fd = -1};
+  manta_value head = {0}, result = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  size_t bytes = 0;
+  manta_status st = manta__msg_value(m, &head, &err);
+  if (st == MANTA_OK)
+    st = manta__ctl_map(&job.ctl, &bytes, m->fd[0], &err);
+  if (st == MANTA_OK)
+    st = unpack_job(&job, m, &head, &err);
+  manta__msg_close(m);
+  if (st == MANTA_OK)
+    st = run_held(&job, ops, &result, &err);
+  fflush(stdout);
+  fflush(stderr);
+  say_done(&job, st, &err, &result);
+  if (job.cell)
+    manta__robust_release(&job.cell->life);
+  manta__shm_unmap(job.ctl, bytes);
+  manta__fd_close(&job.ckpt_fd);
+  manta_value_fini(&job.spec);
+  manta_value_fini(&head);
+  manta_value_fini(&result);
+}
+
+_Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *ops)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (be_born(fds, &err) < 0)
+    die("start", &err);
+  for (;;) {
+    struct manta__msg m;
+    int rc = manta__conn_wait(self.conn, MANTA__NEVER, &m, &err);
+    if (rc < 0)
+      die("control connection", &err);
+    if (m.kind == MANTA__M_JOB)
+      serve_job(&m, ops);
+    else
+      manta__msg_close(&m);
+    if (m.kind == MANTA__M_EXIT)
+      exit(0);
+  }
+}
+
+void manta__worker_forget(void)
+{
+  manta__fd_close(&self.lifeline);
+  manta__fd_close(&self.wake);
+  if (self.conn) {
+    int fd = manta__conn_fd(self.conn);
+    manta__fd_close(&fd);
+  }
+  manta__fd_close(&self.ring.fd);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/worker.h - one rank's process: takes jobs from its agent until it is told to end.
+ *
+ * The process has no thread of manta's. Between jobs it waits on its control socket; inside a job the
+ * abort word and the notice reach it through the control segment.
+ */
+#ifndef MANTA_GROUP_WORKER_H
+#define MANTA_GROUP_WORKER_H
+
+#include <manta/value.h>
+
+#include "group/ctl.h"
+#include "group/ring.h"
+#include "wire/conn.h"
+
+/* The descriptors a worker is born with, in the order of the FORK message and of exec. */
+enum {
+  MANTA__W_CONN,
+  MANTA__W_LIFELINE,
+  MANTA__W_OUTPUT,
+  MANTA__W_RING,
+  MANTA__W_WAKE, /* eventfd of the driver's I/O thread */
+  MANTA__W_FDS
+};
+
+struct manta__worker {
+  manta__conn *conn;
+  int lifeline, wake;
+  struct manta__ring ring;
+  uint64_t seq; /* of everything this process hands over */
+};
+
+/* One job, as the agent hands it out. */
+struct manta__job {
+  struct manta__worker *worker;
+  struct manta__ctl *ctl;
+  struct manta__cell *cell; /* ours */
+  struct manta__ident id;   /* run, attempt, rank */
+  int world, local_rank, local_world, node_rank;
+  int ckpt_fd; /* a checkpoint to begin from, or -1 */
+  manta_value spec; /* the driver's own words */
+};
+
+/* What a job means is somebody else's business. */
+struct manta__job_ops {
+  /* Runs it. result is {0}. */
+  manta_status (*run)(struct manta__job *job, manta_value *result, manta_error *err);
+};
+
+/* Serves jobs; never returns. fds: MANTA__W_FDS descriptors, taken. */
+_Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *ops);
+
+/* In a forked child of a driver or worker: everything of manta's is closed there. */
+void manta__worker_forget(void);
+
+#endif

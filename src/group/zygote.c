@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "group/zygote.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/proto.h"
+#include "sys/lifeline.h"
+#include "sys/proc.h"
+#include "sys/sock.h"
+
+struct zygote {
+  manta__conn *conn;
+  int lifeline, sigchld;
+  char *const *argv;
+  const struct manta__job_ops *ops;
+};
+
+static void send_msg(struct zygote *z, uint16_t kind, const void *p, size_t n, int fd)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {.kind = kind, .data = p, .len = n, .fd = {fd}, .fds = fd >= 0};
+  if (manta__conn_send(z->conn, &m, &err) < 0 ||
+      manta__conn_drain(z->conn, manta__deadline(30), &err) < 0)
+    _exit(0); // the agent is gone
+}
+
+// Copied: exec must not depend on what the program does with its environment later.
+static char **worker_environment(void)
+{
+  size_t n = 0;
+  while (environ[n])
+    n++;
+  char **env = manta__calloc(n + 2, sizeof *env);
+  if (env) {
+    memcpy(env, environ, n * sizeof *env);
+    env[n] = (char *)MANTA__ROLE_ENV "=worker";
+  }
+  return env;
+}
+
+static pid_t start_by_exec(struct zygote *z, const int *fds)
+{
+  char **env = worker_environment();
+  pid_t pid = -1;
+  manta_error err = MANTA_ERROR_INIT;
+  if (!env)
+    errno = ENOMEM;
+  else if (manta__proc_spawn(&pid, "/proc/self/exe", z->argv, env, fds, MANTA__W_FDS, -1, &err) < 0)
+    pid = -1;
+  manta__free(env);
+  return pid;
+}
+
+_Noreturn static void become_worker(struct zygote *z, const int *fds)
+{
+  int conn = manta__conn_fd(z->conn);
+  close(conn);
+  close(z->lifeline);
+  close(z->sigchld);
+  manta__worker_main(fds, z->ops);
+}
+
+static void serve_fork(struct zygote *z, struct manta__msg *m)
+{
+  struct manta__fork_msg in;
+  if (m->len != sizeof in || m->fds != MANTA__W_FDS)
+    return;
+  memcpy(&in, m->data, sizeof in);
+  struct manta__forked_msg out = {.wid = in.wid, .threads = manta__proc_threads()};
+  pid_t pid = out.threads > 1 ? start_by_exec(z, m->fd) : fork();
+  if (pid == 0)
+    become_worker(z, m->fd);
+  int pidfd = -1;
+  if (pid > 0) {
+    out.pid = pid;
+    pidfd = manta__pidfd_open(pid); // ours until we reap it: the number cannot be another process yet
+  } else {
+    out.error = errno;
+  }
+  send_msg(z, MANTA__M_FORKED, &out, sizeof out, pidfd);
+  manta__fd_close(&pidfd);
+}
+
+static void forward_exits(struct zygote *z)
+{
+  struct signalfd_siginfo si;
+  while (read(z->sigchld, &si, sizeof si) > 0)
+    ;
+  for (;;) {
+    siginfo_t dead = {.si_pid = 0};
+    if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) < 0 || dead.si_pid == 0)
+      return;
+    // While it is a zombie its number is its own: what is left of its group can be ended safely.
+    kill(-dead.si_pid, SIGKILL);
+    struct manta__exited_msg out = {.pid = dead.si_pid};
+    waitpid(dead.si_pid, &out.status, 0);
+    send_msg(z, MANTA__M_EXITED, &out, sizeof out, -1);
+  }
+}
+
+static void serve_messages(struct zygote *z)
+{
+  struct manta__msg m;
+  manta_error err = MANTA_ERROR_INIT;
+  int rc;
+  while ((rc = manta__conn_recv(z->conn, &m, &err)) == 1) {
+    if (m.kind == MANTA__M_FORK)
+      serve_fork(z, &m);
+    manta__msg_close(&m);
+  }
+  if (rc < 0)
+    _exit(0);
+}
+
+static manta_status set_up(struct zygote *z, int conn, manta_error *err)
+{
+  sigset_t chld;
+  sigemptyset(&chld);
+  sigaddset(&chld, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &chld, NULL);
+  z->sigchld = signalfd(-1, &chld, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (z->sigchld < 0)
+    return manta_error_set(err, MANTA_EIO, "signalfd: %m");
+  prctl(PR_SET_NAME, "manta-zygote");
+  MANTA_TRY(manta__lifeline_hang_on(z->lifeline, err));
+  return manta__conn_create(&z->conn, conn, err);
+}
+
+_Noreturn void manta__zygote_main(int conn, int lifeline, char *const argv[],
+                                  const struct manta__job_ops *ops)
+{
+  struct zygote z = {.lifeline = lifeline, .argv = argv, .ops = ops};
+  manta_error err = MANTA_ERROR_INIT;
+  if (set_up(&z, conn, &err) < 0) {
+    manta__error("zygote: %s", err.message);
+    _exit(70);
+  }
+  for (;;) {
+    struct pollfd p[2] = {{.fd = conn, .events = POLLIN}, {.fd = z.sigchld, .events = POLLIN}};
+    if (poll(p, 2, -1) < 0 && errno != EINTR)
+      _exit(70);
+    forward_exits(&z);
+    serve_messages(&z);
+  }
+}

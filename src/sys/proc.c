@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sys/proc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void identify(struct manta__exe *out, const struct stat *sb)
+{
+  out->dev = sb->st_dev;
+  out->ino = sb->st_ino;
+  out->size = (uint64_t)sb->st_size;
+  out->mtime_ns = (int64_t)sb->st_mtim.tv_sec * 1000000000 + sb->st_mtim.tv_nsec;
+}
+
+manta_status manta__exe_self(struct manta__exe *out, manta_error *err)
+{
+  struct stat sb;
+  ssize_t n = readlink("/proc/self/exe", out->path, sizeof out->path - 1);
+  if (n < 0 || stat("/proc/self/exe", &sb) < 0)
+    return manta_error_set(err, MANTA_EIO, "/proc/self/exe: %m");
+  out->path[n] = 0;
+  identify(out, &sb);
+  return manta__exe_check(out, err);
+}
+
+manta_status manta__exe_check(const struct manta__exe *exe, manta_error *err)
+{
+  struct stat sb;
+  struct manta__exe now;
+  if (stat(exe->path, &sb) < 0)
+    return manta_error_set(err, MANTA_ESTATE, "the program %s is gone from disk: %m", exe->path);
+  identify(&now, &sb);
+  if (now.dev != exe->dev || now.ino != exe->ino || now.size != exe->size ||
+      now.mtime_ns != exe->mtime_ns)
+    return manta_error_set(err, MANTA_ESTATE,
+                           "the program %s changed on disk since it was started\nhint: start it again, "
+                           "so that driver and workers are the same program",
+                           exe->path);
+  return MANTA_OK;
+}
+
+static int fill_actions(posix_spawn_file_actions_t *fa, const int *fds, int count, int cwd_fd)
+{
+  int rc = posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  for (int i = 0; rc == 0 && i < count; i++)
+    rc = posix_spawn_file_actions_adddup2(fa, fds[i], 3 + i);
+  if (rc == 0 && cwd_fd >= 0)
+    rc = posix_spawn_file_actions_addfchdir_np(fa, cwd_fd);
+  return rc;
+}
+
+// The targets 3, 4, … must not be among the sources, or one dup2 overwrites the next one's source.
+static int lift(const int *fds, int count, int *lifted)
+{
+  for (int i = 0; i < count; i++) {
+    lifted[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 64);
+    if (lifted[i] < 0) {
+      while (i-- > 0)
+        close(lifted[i]);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+manta_status manta__proc_spawn(pid_t *out, const char *path, char *const argv[], char *const envp[],
+                               const int *fds, int count, int cwd_fd, manta_error *err)
+{
+  int lifted[16];
+  if (count > 16 || lift(fds, count, lifted) < 0)
+    return manta_error_set(err, MANTA_EIO, "start %s: %m", path);
+  posix_spawn_file_actions_t fa;
+  posix_spawnattr_t at;
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawn_file_actions_init(&fa);
+  posix_spawnattr_init(&at);
+  posix_spawnattr_setsigmask(&at, &none);
+  posix_spawnattr_setsigdefault(&at, &all);
+  posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  int rc = fill_actions(&fa, lifted, count, cwd_fd);
+  if (rc == 0)
+    rc = posix_spawn(out, path, &fa, &at, argv, envp);
+  posix_spawnattr_destroy(&at);
+  posix_spawn_file_actions_destroy(&fa);
+  for (int i = 0; i < count; i++)
+    close(lifted[i]);
+  errno = rc;
+  return rc ? manta_error_set(err, MANTA_EIO, "start %s: %m", path) : MANTA_OK;
+}
+
+int manta__pidfd_open(pid_t pid)
+{
+  return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+int manta__proc_threads(void)
+{
+  DIR *d = opendir("/proc/self/task");
+  int n = 0;
+  for (struct dirent *e; d && (e = readdir(d));)
+    n += e->d_name[0] != '.';
+  if (d)
+    closedir(d);
+  return n;
+}
+
+void manta__proc_reset_signals(void)
+{
+  struct sigaction dfl = {.sa_handler = SIG_DFL};
+  for (int s = 1; s < NSIG; s++)
+    if (s != SIGKILL && s != SIGSTOP)
+      sigaction(s, &dfl, NULL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void manta__proc_explain(int status, char *buf, size_t size)
+{
+  if (WIFSIGNALED(status)) {
+    const char *abbrev = sigabbrev_np(WTERMSIG(status));
+    snprintf(buf, size, "killed by signal %d (SIG%s)", WTERMSIG(status), abbrev ? abbrev : "?");
+  } else {
+    snprintf(buf, size, "exit code %d", WEXITSTATUS(status));
+  }
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sys/shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, manta_error *err)
+{
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0)
+    return manta_error_set(err, MANTA_EIO, "memfd_create %s: %m", name);
+  if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+    manta_error_set(err, MANTA_EIO, "memfd %s of %zu bytes: %m", name, bytes);
+    close(fd);
+    return MANTA_EIO;
+  }
+  *fd_out = fd;
+  return MANTA_OK;
+}
+
+manta_status manta__shm_map(int fd, void **out, size_t *bytes_out, manta_error *err)
+{
+  struct stat sb;
+  int seals = fcntl(fd, F_GET_SEALS);
+  if (fstat(fd, &sb) < 0 || seals < 0 || !(seals & F_SEAL_SHRINK))
+    return manta_error_set(err, MANTA_EPROTO, "not a sealed memory segment");
+  void *p = mmap(NULL, (size_t)sb.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (p == MAP_FAILED)
+    return manta_error_set(err, MANTA_ENOMEM, "map %lld bytes: %m", (long long)sb.st_size);
+  *out = p;
+  *bytes_out = (size_t)sb.st_size;
+  return MANTA_OK;
+}
+
+void manta__shm_unmap(void *p, size_t bytes)
+{
+  if (p)
+    munmap(p, bytes);
+}
+
+void manta__futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t by)
+{
+  struct timespec t, *limit = NULL;
+  if (by != MANTA__NEVER) {
+    int64_t left = by - manta__now();
+    if (left <= 0)
+      return;
+    t = (struct timespec){left / 1000000000, left % 1000000000};
+    limit = &t;
+  }
+  syscall(SYS_futex, word, FUTEX_WAIT, seen, limit, NULL, 0);
+}
+
+void manta__futex_wake(_Atomic uint32_t *word, int count)
+{
+  syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/rpc.h"
+
+#include "base/clock.h"
+
+static struct manta__rpc_call *find(struct manta__rpc *r, uint64_t call)
+{
+  for (int i = 0; i < MANTA__RPC_PENDING; i++)
+    if (r->pending[i].call == call)
+      return &r->pending[i];
+  return NULL;
+}
+
+// Frees the entry before the callback runs: it may make a new call.
+static void end(struct manta__rpc_call *p, manta_status st, struct manta__msg *reply)
+{
+  struct manta__rpc_call was = *p;
+  *p = (struct manta__rpc_call){0};
+  was.fn(was.ctx, st, reply);
+}
+
+manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta__msg *m,
+                             const manta_value *v, int64_t by, manta__rpc_fn fn, void *ctx,
+                             manta_error *err)
+{
+  struct manta__rpc_call *p = find(r, 0);
+  if (!p)
+    return manta_error_set(err, MANTA_ETOOBIG, "%d requests wait for a reply", MANTA__RPC_PENDING);
+  m->call = ++r->calls;
+  MANTA_TRY(manta__conn_send_value(c, m, v, err));
+  *p = (struct manta__rpc_call){m->call, by, fn, ctx};
+  return MANTA_OK;
+}
+
+manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request, const manta_value *v,
+                              manta_error *err)
+{
+  struct manta__msg m = {.kind = request->kind,
+                         .flags = MANTA__FRAME_REPLY,
+                         .group = request->group,
+                         .id = request->id,
+                         .call = request->call};
+  static const manta_value nil = {0};
+  return manta__conn_send_value(c, &m, v ? v : &nil, err);
+}
+
+bool manta__rpc_take(struct manta__rpc *r, struct manta__msg *m)
+{
+  if (!(m->flags & MANTA__FRAME_REPLY))
+    return false;
+  struct manta__rpc_call *p = m->call ? find(r, m->call) : NULL;
+  if (p)
+    end(p, MANTA_OK, m);
+  return true;
+}
+
+int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now)
+{
+  int64_t next = MANTA__NEVER;
+  for (int i = 0; i < MANTA__RPC_PENDING; i++) {
+    struct manta__rpc_call *p = &r->pending[i];
+    if (p->call && p->by <= now)
+      end(p, MANTA_ETIMEDOUT, NULL);
+    if (p->call && p->by < next)
+      next = p->by;
+  }
+  return next;
+}
+
+void manta__rpc_abandon(struct manta__rpc *r, manta_status st)
+{
+  for (int i = 0; i < MANTA__RPC_PENDING; i++)
+    if (r->pending[i].call)
+      end(&r->pending[i], st, NULL);
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/check counts every case, and no failure gets lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tap import load, main
+
+check = load("scripts/check")
+
+
+def verdicts(text: str) -> list[tuple[str, str, str]]:
+    return [(c.name, c.verdict, c.note) for c in check.parse_tap(text)]
+
+
+def logged(result: str, stdout: str, **more: Any) -> list[tuple[str, str]]:
+    entry = {"name": "unit - manta:t", "result": result, "stdout": stdout, "returncode": 0,
+             "duration": 0.1}
+    return [(c.name, c.verdict) for c in check.judge_logged({**entry, **more})]
+
+
+def test_results_are_counted() -> None:
+    text = "1..3\nok 1 - one\n# about two\nnot ok 2 - two\nok 3\nokay 4\n  ok 5 - nested\n"
+    assert [v for _, v, _ in verdicts(text)] == ["passed", "failed", "passed"]
+
+
+def test_skips_tell_why() -> None:
+    assert verdicts("ok 1 - a # SKIP no GPU") == [("a", "skipped", "no GPU")]
+    assert verdicts("# skip: no GPU\nok 1 # SKIP a") == [("a", "skipped", "no GPU")]
+    assert verdicts("not ok 1 # SKIP a") == [("a", "skipped", "no reason given")]
+    assert verdicts("1..0 # SKIP no MPI") == [("", "skipped", "no MPI")]
+
+
+def test_a_reason_belongs_to_one_skip() -> None:
+    text = "# skip: no GPU\nok 1 # SKIP a\nok 2 # SKIP b\n"
+    assert [note for _, _, note in verdicts(text)] == ["no GPU", "no reason given"]
+
+
+def test_bailing_out_is_a_failure() -> None:
+    assert [v for _, v, _ in verdicts("ok 1 - a\nBail out! no disk\n")] == ["passed", "failed"]
+
+
+def test_a_program_without_tap_is_one_case() -> None:
+    assert logged("OK", "hello\n") == [("t", "passed")]
+    assert logged("FAIL", "hello\n") == [("t", "failed")]
+    assert logged("SKIP", "no disk\n") == [("t", "skipped")]
+
+
+def test_a_crash_after_the_last_case_is_a_failure() -> None:
+    for result in ("ERROR", "TIMEOUT", "FAIL"):
+        got = logged(result, "1..1\nok 1 - a\n", stderr="leak\n", returncode=1)
+        assert got == [("t: a", "passed"), ("t", "failed")], got
+
+
+def test_a_failed_case_is_not_counted_twice() -> None:
+    assert logged("FAIL", "1..1\nnot ok 1 - a\n") == [("t: a", "failed")]
+
+
+def test_output_is_cut_to_its_end() -> None:
+    text = "".join(f"line {i}\n" for i in range(1000)) + "ok 1 - fine\nthe cause\n"
+    shown = check.failing_lines(text).splitlines()
+    assert len(shown) == check.SHOWN_LINES + 1 and shown[-1] == "the cause"
+    assert "ok 1" not in "".join(shown)
+
+
+def test_the_sum() -> None:
+    cases = check.parse_tap("ok 1 - a\nok 2 - b\nnot ok 3 - c\nok 4 - d # SKIP e\n")
+    assert check.Tally(cases).line() == "2 passed, 1 failed, 1 skipped"
+
+
+main(globals())
