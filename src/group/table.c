@@ -28,8 +28,7 @@ struct style {
 static const struct style ascii = {"|", "-", {{"+", "+", "+"}, {"+", "+", "+"}, {"+", "+", "+"}}};
 static const struct style boxes = {"│", "─", {{"┌", "┬", "┐"}, {"├", "┼", "┤"}, {"└", "┴", "┘"}}};
 
-// --- Cells
-// -------------------------------------------------------------------------------------------
+// --- Cells ---------------------------------------------------------------------------------------
 
 static bool is_tail(char c) // of a UTF-8 character
 {
@@ -87,8 +86,7 @@ static void fill(struct line *l, const struct manta__table_row *r)
   put(l->cell[STATE], r->state ? r->state : "-");
 }
 
-// --- Lines
-// -------------------------------------------------------------------------------------------
+// --- Lines ---------------------------------------------------------------------------------------
 
 static manta_status draw_rule(manta__buf *out, const struct style *s, int which, const int *wide)
 {
