@@ -21,8 +21,7 @@ struct place {
   size_t top;
 };
 
-// --- Finding the place
-// -------------------------------------------------------------------------------
+// --- Finding the place ---------------------------------------------------------------------------
 
 struct reader {
   int fd;
@@ -180,8 +179,7 @@ static bool find_place(const char *root, const char *controller, struct place *p
   return p->dir[0] != 0;
 }
 
-// --- Reading the files of one group
-// ---------------------------------------------------------------------
+// --- Reading the files of one group --------------------------------------------------------------
 
 static bool read_in(const struct place *p, const char *name, char *buf, size_t size)
 {
@@ -244,8 +242,7 @@ static void both_v2(const struct place *p, struct manta__cgroup *c)
   memory_v2(p, c);
 }
 
-// --- All of it
-// ---------------------------------------------------------------------------------------------
+// --- All of it -----------------------------------------------------------------------------------
 
 static void walk_up(const char *root, const char *controller,
                     void (*look)(const struct place *, struct manta__cgroup *),

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- NVML, the little of it that is needed (its ABI is stable: the _v2 names say so)
-// -----------------
+// --- NVML, the little of it that is needed (its ABI is stable: the _v2 names say so) -------------
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 
@@ -69,8 +68,7 @@ static void nvml_close(struct nvml *n)
   dlclose(n->library);
 }
 
-// --- The GPUs of the host
-// ----------------------------------------------------------------------------
+// --- The GPUs of the host ------------------------------------------------------------------------
 
 static bool read_gpu(const struct nvml *n, int index, struct manta__gpu *g)
 {
@@ -126,8 +124,7 @@ static void name_all(struct manta__gpus *all, bool pci_order)
   }
 }
 
-// --- CUDA_VISIBLE_DEVICES
-// ------------------------------------------------------------------------------
+// --- CUDA_VISIBLE_DEVICES ------------------------------------------------------------------------
 
 // The GPU that a word names, or NULL. A beginning of a UUID must be that of one GPU only.
 static const struct manta__gpu *find(const struct manta__gpus *all, const char *word)

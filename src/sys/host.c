@@ -44,8 +44,7 @@ static const char *field(const char *text, const char *name)
   return NULL;
 }
 
-// --- CPUs
-// ------------------------------------------------------------------------------------------
+// --- CPUs ----------------------------------------------------------------------------------------
 
 typedef bool cpu_set[MANTA__HOST_MAX_CPUS];
 
@@ -111,8 +110,7 @@ static manta_status read_mask(struct manta__host *h, const char *root, manta_err
   return MANTA_OK;
 }
 
-// --- The rest
-// ----------------------------------------------------------------------------------------
+// --- The rest ------------------------------------------------------------------------------------
 
 static int64_t kilobytes(const char *text, const char *name)
 {

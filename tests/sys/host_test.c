@@ -43,8 +43,7 @@ static void look(void)
   assert_ok(manta__host_read(&h, root, &err), &err);
 }
 
-// --- The mask
-// ---------------------------------------------------------------------------------------
+// --- The mask ------------------------------------------------------------------------------------
 
 static void the_mask_is_a_list_of_ranges(void **state)
 {
@@ -66,8 +65,7 @@ static void a_mask_that_cannot_be_read_fails(void **state)
   }
 }
 
-// --- cgroup v2
-// ----------------------------------------------------------------------------------------
+// --- cgroup v2 -----------------------------------------------------------------------------------
 
 static void v2_quota_may_be_a_fraction(void **state)
 {
@@ -128,8 +126,7 @@ static void v2_memory_is_that_of_the_tightest_group(void **state)
   assert_int_equal(h.mem_used, 200);
 }
 
-// --- cgroup v1
-// ----------------------------------------------------------------------------------------
+// --- cgroup v1 -----------------------------------------------------------------------------------
 
 #define V1_MOUNTS                                                                                  \
   "33 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"                    \
@@ -174,8 +171,7 @@ static void mixed_hierarchies_take_the_tighter(void **state)
   assert_near(h.quota, 2, 0);
 }
 
-// --- Containers
-// ------------------------------------------------------------------------------------------
+// --- Containers ----------------------------------------------------------------------------------
 
 // Without a cgroup namespace the path is the host's and the mount shows only its end.
 static void a_mount_of_the_own_group_is_understood(void **state)
@@ -222,8 +218,7 @@ static void nothing_above_the_mount_point_is_read(void **state)
   assert_near(h.quota, 4, 0);
 }
 
-// --- Robustness
-// --------------------------------------------------------------------------------------------
+// --- Robustness ----------------------------------------------------------------------------------
 
 static void nonsense_is_no_limit(void **state)
 {
