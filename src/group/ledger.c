@@ -35,8 +35,7 @@ struct shortage {
   int named; // index into need.named
 };
 
-// --- Making and unmaking
-// ---------------------------------------------------------------------------
+// --- Making and unmaking -------------------------------------------------------------------------
 
 void manta__ledger_config_env(struct manta__ledger_config *cfg)
 {
@@ -79,12 +78,11 @@ static void account_free(struct account *a)
 }
 
 // Room for `n` workers; none is in it yet.
-static struct account *account_new(const struct manta__stock *s, const struct manta__need *need,
-                                   int n)
+static struct account *account_new(const struct manta__need *need, int n)
 {
   size_t workers = (size_t)n, cores = (size_t)need->cores;
   size_t gpus = (size_t)manta__stock_gpus_of(need->gpus);
-  size_t text = gpus * sizeof s->gpus->id + 1;
+  size_t text = gpus * sizeof(((struct manta__stock_gpu *)0)->id) + 1;
   struct account *a = manta__calloc(1, sizeof *a);
   if (!a)
     return NULL;
@@ -104,13 +102,10 @@ static struct account *account_new(const struct manta__stock *s, const struct ma
     a->grant.shares[i].core_count = need->cores;
     a->gpus[i] = a->gpu_pool + i * gpus;
   }
-  for (int i = 0; i < need->named_count; i++)
-    a->named_at[i] = manta__stock_find(s, need->named[i].name);
   return a;
 }
 
-// --- How many fit at all
-// -----------------------------------------------------------------------------
+// --- How many fit at all -------------------------------------------------------------------------
 
 static int64_t gpu_capacity(int count, int64_t units)
 {
@@ -143,8 +138,7 @@ static int capacity(const struct manta__stock *s, const struct manta__need *need
   return most;
 }
 
-// --- Giving one worker its share
-// -----------------------------------------------------------------------
+// --- Giving one worker its share -----------------------------------------------------------------
 
 static bool take_named(struct manta__stock *s, const struct account *a, struct shortage *why)
 {
@@ -218,6 +212,30 @@ void manta__ledger_drop(manta__ledger *l, struct manta__grant *g, int i)
   memmove(&a->gpus[i], &a->gpus[i + 1], behind * sizeof *a->gpus);
 }
 
+manta_status manta__ledger_split(manta__ledger *l, struct manta__grant *g,
+                                 struct manta__grant **out, manta_error *err)
+{
+  struct account *a = (struct account *)g;
+  int last = g->workers - 1;
+  if (last < 0)
+    return manta_error_set(err, MANTA_ESTATE, "no worker is left in this grant");
+  struct account *one = account_new(&a->need, 1);
+  if (!one)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a reservation");
+  const struct manta__share *from = &g->shares[last];
+  struct manta__share *to = &one->grant.shares[0];
+  size_t gpus = (size_t)manta__stock_gpus_of(a->need.gpus);
+  if (from->cores)
+    memcpy(to->cores, from->cores, (size_t)from->core_count * sizeof *to->cores);
+  memcpy(to->gpus, from->gpus, strlen(from->gpus) + 1);
+  memcpy(one->gpus[0], a->gpus[last], gpus * sizeof *one->gpus[0]);
+  memcpy(one->named_at, a->named_at, sizeof one->named_at);
+  one->grant.workers = 1;
+  g->workers = last;
+  *out = &one->grant;
+  return MANTA_OK;
+}
+
 void manta__ledger_release(manta__ledger *l, struct manta__grant *g)
 {
   if (!g)
@@ -227,8 +245,7 @@ void manta__ledger_release(manta__ledger *l, struct manta__grant *g)
   account_free((struct account *)g);
 }
 
-// --- Saying what is missing
-// -----------------------------------------------------------------------------
+// --- Saying what is missing ----------------------------------------------------------------------
 
 // "4 workers x 2 CPUs = 8 CPUs"
 static void say_asked(char *out, size_t size, int workers, int64_t each, const char *one,
@@ -314,8 +331,7 @@ static void warn_crowded(manta__ledger *l, struct account *a)
            manta__units_text(s->cpus_used, used), manta__units_text(s->cpus, all), s->cpu_note);
 }
 
-// --- Reserving
-// ---------------------------------------------------------------------------------------------
+// --- Reserving -----------------------------------------------------------------------------------
 
 static manta_status fill(manta__ledger *l, struct account *a, int most, int min, int *fit,
                          manta_error *err)
@@ -350,9 +366,11 @@ manta_status manta__ledger_reserve(manta__ledger *l, const struct manta__request
   int most = capacity(&l->stock, &need, want, &why);
   if (most < min)
     return say_never(&l->stock, &need, min, why, err);
-  struct account *a = account_new(&l->stock, &need, most);
+  struct account *a = account_new(&need, most);
   if (!a)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a reservation");
+  for (int i = 0; i < need.named_count; i++)
+    a->named_at[i] = manta__stock_find(&l->stock, need.named[i].name);
   manta_status st = fill(l, a, most, min, &fit, err);
   if (granted)
     *granted = st == MANTA_OK || st == MANTA_ENOROOM ? fit : 0;
@@ -365,8 +383,7 @@ manta_status manta__ledger_reserve(manta__ledger *l, const struct manta__request
   return MANTA_OK;
 }
 
-// --- Looking
-// ---------------------------------------------------------------------------------------------------
+// --- Looking -------------------------------------------------------------------------------------
 
 void manta__ledger_totals(const manta__ledger *l, struct manta__ledger_totals *out)
 {

@@ -87,6 +87,10 @@ void manta__ledger_destroy(manta__ledger *l);
 manta_status manta__ledger_reserve(manta__ledger *l, const struct manta__request *rq, int want,
                                    int min, struct manta__grant **out, int *granted,
                                    manta_error *err);
+/* Moves the last worker of `g` into a grant of its own, *out: its resources stay taken all the
+ * while. MANTA_ENOMEM, MANTA_ESTATE if there is none. Release both. */
+manta_status manta__ledger_split(manta__ledger *l, struct manta__grant *g,
+                                 struct manta__grant **out, manta_error *err);
 /* Gives back what worker `i` of the grant has and takes it out; those behind it move down by one.
  */
 void manta__ledger_drop(manta__ledger *l, struct manta__grant *g, int i);

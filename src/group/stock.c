@@ -164,8 +164,7 @@ void manta__stock_fini(struct manta__stock *s)
   *s = (struct manta__stock){0};
 }
 
-// --- CPUs
-// ------------------------------------------------------------------------------------------
+// --- CPUs ----------------------------------------------------------------------------------------
 
 static struct manta__lease_pool pool_of(const struct manta__stock *s)
 {
@@ -193,8 +192,7 @@ void manta__stock_give_cpus(struct manta__stock *s, int64_t n, bool strict)
   }
 }
 
-// --- Cores
-// -----------------------------------------------------------------------------------------
+// --- Cores ---------------------------------------------------------------------------------------
 
 bool manta__stock_take_cores(struct manta__stock *s, int n, int *ids)
 {
@@ -232,8 +230,7 @@ int manta__stock_free_cores(const struct manta__stock *s)
   return n;
 }
 
-// --- GPUs
-// --------------------------------------------------------------------------------------------
+// --- GPUs ----------------------------------------------------------------------------------------
 
 int manta__stock_gpus_of(int64_t units)
 {
@@ -304,8 +301,7 @@ int64_t manta__stock_free_gpus(const struct manta__stock *s)
   return units;
 }
 
-// --- The rest
-// ------------------------------------------------------------------------------------------
+// --- The rest ------------------------------------------------------------------------------------
 
 int manta__stock_find(const struct manta__stock *s, const char *name)
 {

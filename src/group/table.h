@@ -28,7 +28,8 @@ struct manta__table {
   const char *totals; /* the line below, as manta__ledger_describe gives it, or NULL */
 };
 
-/* Appends the table, every line ending in a newline. utf8: with box-drawing characters. */
+/* Appends the table, every line ending in a newline, or nothing (MANTA_ENOMEM, MANTA_ETOOBIG). A
+ * long cell is cut, control characters show as "?". utf8: with box-drawing characters. */
 manta_status manta__table_draw(manta__buf *out, const struct manta__table *t, bool utf8);
 /* Whether LC_ALL, LC_CTYPE or LANG (the first that is set) names UTF-8. */
 bool manta__table_utf8(void);

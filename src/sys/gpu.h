@@ -27,7 +27,8 @@ struct manta__gpus {
   struct manta__gpu gpu[MANTA__GPU_MAX];
 };
 
-/* Lists the GPUs left by CUDA_VISIBLE_DEVICES, in its order. */
+/* Lists the GPUs left by CUDA_VISIBLE_DEVICES, in its order. MANTA_NVML names another file to load
+ * than libnvidia-ml.so.1. */
 void manta__gpu_list(struct manta__gpus *out);
 
 /* The same with everything given. `library`: NVML's file; NULL: libnvidia-ml.so.1. `visible`: the

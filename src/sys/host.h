@@ -8,6 +8,8 @@
 #ifndef MANTA_SYS_HOST_H
 #define MANTA_SYS_HOST_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <manta/status.h>
@@ -35,5 +37,9 @@ struct manta__host {
 manta_status manta__host_read(struct manta__host *out, const char *root, manta_error *err);
 /* {0} and twice are fine. */
 void manta__host_fini(struct manta__host *h);
+
+/* The beginning of a small text file such as those in /proc, without its last newline. False, and
+ * "" in buf, if it cannot be read. */
+bool manta__host_text(const char *root, const char *path, char *buf, size_t size);
 
 #endif

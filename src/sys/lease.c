@@ -31,7 +31,7 @@ struct manta__lease {
   int64_t held; // sum of shares[].n
 };
 
-// --- Locks -------------------------------------------------------------------------------------
+// --- Locks ---------------------------------------------------------------------------------------
 
 static bool set_lock(const manta__lease *l, short type, int64_t at, int64_t n)
 {
@@ -103,8 +103,7 @@ void manta__lease_close(manta__lease *l)
   manta__free(l);
 }
 
-// --- Cores and GPUs
-// --------------------------------------------------------------------------------
+// --- Cores and GPUs ------------------------------------------------------------------------------
 
 // Looking first matters: locking a byte that is ours already would succeed as well.
 static int take(manta__lease *l, int64_t area, int limit, const int *ids, int n, int want,
@@ -167,8 +166,7 @@ int manta__lease_count_free_gpus(const manta__lease *l, const int *candidates, i
   return count_free(l, AT_GPU, MANTA__LEASE_GPUS, candidates, n);
 }
 
-// --- Shares
-// ------------------------------------------------------------------------------------------
+// --- Shares --------------------------------------------------------------------------------------
 
 // The i-th piece of the pool's shares: one per CPU of the mask, then one for what is beyond. n is 0
 // after the last.

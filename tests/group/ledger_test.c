@@ -60,8 +60,7 @@ static void assert_line(const char *want)
   manta__buf_fini(&b);
 }
 
-// --- CPUs
-// ---------------------------------------------------------------------------------------------
+// --- CPUs ----------------------------------------------------------------------------------------
 
 static void soft_workers_are_warned_about_once(void **state)
 {
@@ -172,8 +171,7 @@ static void figures_that_make_no_sense_are_refused(void **state)
   assert_line("CPUs 0/4, GPUs 0/2");
 }
 
-// --- Cores
-// --------------------------------------------------------------------------------------------
+// --- Cores ---------------------------------------------------------------------------------------
 
 static void pinned_workers_get_their_own_cores(void **state)
 {
@@ -204,8 +202,7 @@ static void pinning_more_workers_than_cores_is_impossible(void **state)
                                    "this host has 4 (affinity mask)");
 }
 
-// --- GPUs
-// ---------------------------------------------------------------------------------------------
+// --- GPUs ----------------------------------------------------------------------------------------
 
 static void halves_share_a_gpu(void **state)
 {
@@ -259,8 +256,7 @@ static void a_host_without_gpus_says_why(void **state)
                                    "(no libnvidia-ml.so.1)");
 }
 
-// --- Declared figures
-// ------------------------------------------------------------------------------------
+// --- Declared figures ----------------------------------------------------------------------------
 
 static void declared_figures_replace_the_detected(void **state)
 {
@@ -338,8 +334,7 @@ static void the_environment_is_read(void **state)
   assert_line("CPUs 0/3");
 }
 
-// --- Other runs
-// ---------------------------------------------------------------------------------------------
+// --- Other runs ----------------------------------------------------------------------------------
 
 static int reserve_much(void *ctx)
 {
@@ -424,8 +419,38 @@ static void without_leases_runs_do_not_see_each_other(void **state)
   manta__ledger_destroy(other);
 }
 
-// --- Lack of memory
-// -------------------------------------------------------------------------------------------
+// --- One worker at a time ------------------------------------------------------------------------
+
+static void a_split_grant_keeps_what_it_has(void **state)
+{
+  cfg.resources = "{\"disk\": 2}";
+  make();
+  manta_value disk = MANTA_MAP(MANTA_KV_INT("disk", 1));
+  struct manta__request rq = {.cpus = 2, .strict = true, .pin = true, .gpus = 1, .custom = &disk};
+  struct manta__grant *one = NULL, *two = NULL, *none = NULL;
+  assert_ok(ask(rq, 2, 2), &err);
+  FOR_EACH_OOM(manta__ledger_split(l, g, &one, &err), (void)0);
+  assert_int_equal(g->workers, 1);
+  assert_int_equal(one->workers, 1);
+  assert_int_equal(one->shares[0].core_count, 2);
+  assert_int_equal(one->shares[0].cores[0], 2);
+  assert_int_equal(one->shares[0].cores[1], 3);
+  assert_string_equal(one->shares[0].gpus, "1");
+  assert_line("CPUs 4/4, GPUs 2/2, disk 2/2");
+  assert_ok(manta__ledger_split(l, g, &two, &err), &err);
+  assert_status(manta__ledger_split(l, g, &none, &err), MANTA_ESTATE);
+  manta__ledger_release(l, g); // empty now
+  g = NULL;
+  assert_line("CPUs 4/4, GPUs 2/2, disk 2/2");
+  manta__ledger_release(l, one);
+  assert_line("CPUs 2/4, GPUs 1/2, disk 1/2");
+  assert_ok(ask(rq, 1, 1), &err); // exactly what was given back
+  assert_int_equal(g->shares[0].cores[0], 2);
+  assert_string_equal(g->shares[0].gpus, "1");
+  manta__ledger_release(l, two);
+}
+
+// --- Lack of memory ------------------------------------------------------------------------------
 
 static void create_survives_every_lack_of_memory(void **state)
 {
@@ -470,6 +495,7 @@ int main(void)
       T(what_is_released_others_can_have),
       T(parts_of_one_gpu_stay_in_one_run),
       T(without_leases_runs_do_not_see_each_other),
+      T(a_split_grant_keeps_what_it_has),
       T(create_survives_every_lack_of_memory),
       T(reserve_survives_every_lack_of_memory),
   };

@@ -29,8 +29,7 @@ static int teardown(void **state)
   return 0;
 }
 
-// --- In one process: two leases are two holders
-// ------------------------------------------------------
+// --- In one process: two leases are two holders --------------------------------------------------
 
 static void cores_are_taken_lowest_first_and_once(void **state)
 {
@@ -134,8 +133,7 @@ static void a_pool_can_be_smaller_or_bigger_than_its_mask(void **state)
   assert_int_equal(manta__lease_count_free(l, &declared), 0);
 }
 
-// --- Over processes
-// ----------------------------------------------------------------------------------
+// --- Over processes ------------------------------------------------------------------------------
 
 static int hold_everything(void *ctx)
 {

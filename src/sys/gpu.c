@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sys/gpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// --- NVML, the little of it that is needed (its ABI is stable: the _v2 names say so) -------------
+
+#define NVML_LIBRARY "libnvidia-ml.so.1"
+
+struct nvml_device;
+struct nvml_memory {
+  unsigned long long total, free, used;
+};
+
+struct nvml {
+  void *library;
+  int (*init)(void);
+  int (*shutdown)(void);
+  int (*count)(unsigned *);
+  int (*by_index)(unsigned, struct nvml_device **);
+  int (*uuid)(struct nvml_device *, char *, unsigned);
+  int (*name)(struct nvml_device *, char *, unsigned);
+  int (*memory)(struct nvml_device *, struct nvml_memory *);
+};
+
+// dlsym gives functions as data pointers, which C cannot convert; POSIX has this way round it.
+static bool bind_symbol(const struct nvml *n, const char *name, void *slot)
+{
+  void *p = dlsym(n->library, name);
+  memcpy(slot, &p, sizeof p);
+  return p != NULL;
+}
+
+static bool bind_all(struct nvml *n)
+{
+  return bind_symbol(n, "nvmlInit_v2", &n->init) && bind_symbol(n, "nvmlShutdown", &n->shutdown) &&
+         bind_symbol(n, "nvmlDeviceGetCount_v2", &n->count) &&
+         bind_symbol(n, "nvmlDeviceGetHandleByIndex_v2", &n->by_index) &&
+         bind_symbol(n, "nvmlDeviceGetUUID", &n->uuid) &&
+         bind_symbol(n, "nvmlDeviceGetName", &n->name) &&
+         bind_symbol(n, "nvmlDeviceGetMemoryInfo", &n->memory);
+}
+
+static bool nvml_open(struct nvml *n, const char *library, char *why, size_t size)
+{
+  *n = (struct nvml){.library = dlopen(library, RTLD_NOW | RTLD_LOCAL)};
+  if (!n->library) {
+    snprintf(why, size, "no %s", library);
+    return false;
+  }
+  int rc = 0;
+  if (!bind_all(n))
+    snprintf(why, size, "%s lacks functions that are needed", library);
+  else if ((rc = n->init()) != 0)
+    snprintf(why, size, "NVML does not start, its error is %d", rc);
+  else
+    return true;
+  dlclose(n->library);
+  return false;
+}
+
+static void nvml_close(struct nvml *n)
+{
+  n->shutdown();
+  dlclose(n->library);
+}
+
+// --- The GPUs of the host ------------------------------------------------------------------------
+
+static bool read_gpu(const struct nvml *n, int index, struct manta__gpu *g)
+{
+  struct nvml_device *h;
+  struct nvml_memory memory = {0};
+  *g = (struct manta__gpu){.index = index};
+  if (n->by_index((unsigned)index, &h) != 0 || n->uuid(h, g->uuid, sizeof g->uuid) != 0)
+    return false;
+  if (n->name(h, g->name, sizeof g->name) != 0)
+    snprintf(g->name, sizeof g->name, "?");
+  if (n->memory(h, &memory) == 0)
+    g->memory = (int64_t)memory.total;
+  return true;
+}
+
+// A GPU that does not answer (no permission, fallen off the bus) is left out; the others keep their
+// indices.
+static void read_all(const struct nvml *n, struct manta__gpus *all)
+{
+  unsigned count = 0;
+  if (n->count(&count) != 0)
+    count = 0;
+  unsigned silent = 0;
+  for (unsigned i = 0; i < count && all->count < MANTA__GPU_MAX; i++)
+    if (read_gpu(n, (int)i, &all->gpu[all->count]))
+      all->count++;
+    else
+      silent++;
+  if (silent)
+    snprintf(all->why, sizeof all->why, "%u of %u GPUs do not answer", silent, count);
+  else if (count == 0)
+    snprintf(all->why, sizeof all->why, "NVML knows no GPU");
+}
+
+// CUDA puts the fastest first unless told otherwise: among equals that is NVML's order.
+static bool indices_agree(const struct manta__gpus *all, bool pci_order)
+{
+  for (int i = 1; i < all->count && !pci_order; i++)
+    if (strcmp(all->gpu[i].name, all->gpu[0].name) != 0)
+      return false;
+  return true;
+}
+
+static void name_all(struct manta__gpus *all, bool pci_order)
+{
+  bool agree = indices_agree(all, pci_order);
+  for (int i = 0; i < all->count; i++) {
+    struct manta__gpu *g = &all->gpu[i];
+    if (agree)
+      snprintf(g->id, sizeof g->id, "%d", g->index);
+    else
+      memcpy(g->id, g->uuid, sizeof g->id);
+  }
+}
+
+// --- CUDA_VISIBLE_DEVICES ------------------------------------------------------------------------
+
+// The GPU that a word names, or NULL. A beginning of a UUID must be that of one GPU only.
+static const struct manta__gpu *find(const struct manta__gpus *all, const char *word)
+{
+  char *end;
+  long index = strtol(word, &end, 10);
+  bool number = end != word && *end == 0;
+  const struct manta__gpu *found = NULL;
+  for (int i = 0; i < all->count; i++) {
+    const struct manta__gpu *g = &all->gpu[i];
+    if (number ? g->index != index : strncmp(g->uuid, word, strlen(word)) != 0)
+      continue;
+    if (found)
+      return NULL;
+    found = g;
+  }
+  return found;
+}
+
+static bool next_word(const char **list, char *word, size_t size)
+{
+  const char *p = *list + strspn(*list, " ");
+  size_t n = strcspn(p, ","), len = n;
+  while (len > 0 && p[len - 1] == ' ')
+    len--;
+  if (len == 0 || len >= size)
+    return false;
+  memcpy(word, p, len);
+  word[len] = 0;
+  *list = p[n] == ',' ? p + n + 1 : p + n;
+  return true;
+}
+
+static void choose(const struct manta__gpus *all, const char *visible, struct manta__gpus *out)
+{
+  char word[sizeof out->gpu->id] = "";
+  for (const char *p = visible; next_word(&p, word, sizeof word);) {
+    const struct manta__gpu *g = find(all, word);
+    if (!g || out->count == MANTA__GPU_MAX)
+      break;
+    for (int i = 0; i < out->count; i++)
+      if (out->gpu[i].index == g->index) { // CUDA then shows none at all
+        out->count = 0;
+        snprintf(out->why, sizeof out->why, "CUDA_VISIBLE_DEVICES names GPU %d twice", g->index);
+        return;
+      }
+    out->gpu[out->count] = *g;
+    memcpy(out->gpu[out->count++].id, word, sizeof word);
+  }
+  if (out->count < all->count)
+    snprintf(out->why, sizeof out->why, "CUDA_VISIBLE_DEVICES=%.60s leaves %d of %d", visible,
+             out->count, all->count);
+}
+
+void manta__gpu_list_in(struct manta__gpus *out, const char *library, const char *visible,
+                        bool pci_order)
+{
+  struct manta__gpus all = {0};
+  struct nvml n;
+  *out = (struct manta__gpus){0};
+  if (!nvml_open(&n, library ? library : NVML_LIBRARY, out->why, sizeof out->why))
+    return;
+  read_all(&n, &all);
+  nvml_close(&n);
+  name_all(&all, pci_order);
+  memcpy(out->why, all.why, sizeof out->why);
+  if (visible)
+    choose(&all, visible, out);
+  else
+    *out = all;
+}
+
+void manta__gpu_list(struct manta__gpus *out)
+{
+  const char *order = getenv("CUDA_DEVICE_ORDER");
+  manta__gpu_list_in(out, getenv("MANTA_NVML"), getenv("CUDA_VISIBLE_DEVICES"),
+                     order && strcmp(order, "PCI_BUS_ID") == 0);
+}
