@@ -19,6 +19,8 @@
 #include "sys/runtime.h"
 #include "sys/sock.h"
 
+#define REAP_S 0.5
+
 // --- links --------------------------------------------------------------------------------------
 
 static void link_events(struct link *l);
@@ -320,11 +322,28 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
 
 // --- the end ------------------------------------------------------------------------------------
 
+// Zygotes die with their lifelines; not every init reaps what is left to it.
+static void reap_children(void)
+{
+  int64_t by = manta__deadline(REAP_S);
+  while (manta__now() < by) {
+    pid_t pid = waitpid(-1, NULL, WNOHANG);
+    if (pid < 0)
+      return;
+    if (pid == 0)
+      usleep(200);
+  }
+}
+
 _Noreturn static void leave(struct agent *a)
 {
   agent_door_close(a->door);
   agent_zygotes_end(a);
-  _exit(0); // nothing is left that the kernel does not take back
+  for (struct group *g = a->groups; g; g = g->next)
+    agent_unlink(g->writer);
+  uv_run(&a->loop, UV_RUN_NOWAIT); // closes what was given up: the writers see the end
+  reap_children();
+  _exit(0);
 }
 
 // True while something must still happen before the agent may go.

@@ -239,15 +239,6 @@ static void tell_gone(struct worker *w, int status, bool oom)
   agent_send_value(w->group->agent->driver, &m, &v);
 }
 
-static void take_out(struct worker *w)
-{
-  for (struct worker **p = &w->group->workers; *p; p = &(*p)->next)
-    if (*p == w) {
-      *p = w->next;
-      return;
-    }
-}
-
 void agent_worker_exited(struct worker *w, int status)
 {
   struct group *g = w->group;

@@ -221,16 +221,27 @@ static manta_status strings_to_list(manta_value *out, char **list, size_t n)
   return MANTA_OK;
 }
 
+// An explicit number of threads beats the environment's.
+static manta_status environment_to_list(manta_value *out, bool drop_threads)
+{
+  MANTA_TRY(manta_value_set_list(out));
+  for (char **e = environ; *e; e++) {
+    manta_value s = {0};
+    if (drop_threads && !strncmp(*e, "OMP_NUM_THREADS=", 16))
+      continue;
+    MANTA_TRY(manta_value_set_string(&s, *e));
+    MANTA_TRY(manta_value_append(out, &s));
+  }
+  return MANTA_OK;
+}
+
 static manta_status describe_program(manta_value *v, uint64_t key, const struct manta__exe *exe,
                                      int threads)
 {
   manta_value argv = {0}, env = {0}, omp = {0};
-  size_t n = 0;
-  while (environ[n])
-    n++;
   MANTA_TRY(manta_value_set_map(v));
   MANTA_TRY(strings_to_list(&argv, drv.argv, (size_t)drv.argc));
-  MANTA_TRY(strings_to_list(&env, environ, n));
+  MANTA_TRY(environment_to_list(&env, threads > 0));
   if (threads > 0) {
     char text[48];
     snprintf(text, sizeof text, "OMP_NUM_THREADS=%d", threads);
@@ -319,7 +330,7 @@ static bool arm_rings(void)
   bool quiet = true;
   for (manta_trainer *t = drv.trainers; t; t = t->next)
     for (struct manta__peer *p = t->peers; p; p = p->next)
-      if (p->ring.h && !p->damaged && !manta__run_full(t))
+      if (p->ring.h && !p->damaged && manta__run_reading(t))
         quiet &= manta__ring_sleep(&p->ring);
   return quiet;
 }

@@ -164,7 +164,9 @@ int64_t manta__run_step(manta_trainer *t, int64_t now);
 manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err);
 manta_status manta__run_announce(manta_run *r, manta_error *err);
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-bool manta__run_full(const manta_trainer *t); /* the user does not take rows: leave them in the rings */
+/* False: rows stay in their rings, because the user does not take them, or because it is not known yet
+ * who has which rank. */
+bool manta__run_reading(const manta_trainer *t);
 void manta__peer_free(struct manta__peer *p);
 
 #endif

@@ -77,9 +77,10 @@ void manta__run_warn(manta_trainer *t, const char *fmt, ...)
 
 // --- rows ---------------------------------------------------------------------------------------
 
-bool manta__run_full(const manta_trainer *t)
+bool manta__run_reading(const manta_trainer *t)
 {
-  return t->run && t->run->queued > QUEUE_BYTES;
+  const manta_run *r = t->run;
+  return !r || (r->queued <= QUEUE_BYTES && r->group.phase != MANTA__G_FORMING);
 }
 
 static void take_aligned(manta_run *r)
@@ -150,7 +151,7 @@ static void release_rows(manta_trainer *t)
 int manta__run_drain(manta_trainer *t)
 {
   int rows = 0;
-  if (manta__run_full(t))
+  if (!manta__run_reading(t))
     return 0;
   for (struct manta__peer *p = t->peers; p; p = p->next)
     rows += read_ring(t, p);
@@ -453,7 +454,7 @@ static void log_finish(manta_run *r)
     log_value(r, MANTA__EV_NOTE, &note);
     return;
   }
-  manta_value v = MANTA_MAP(MANTA_KV_INT("status", r->error.status),
+  manta_value v = MANTA_MAP(MANTA_KV_STR("status", manta_status_name(r->error.status)),
                             MANTA_KV_STR("message", r->error.message),
                             MANTA_KV("results", r->error.status == 0 ? r->results : none));
   log_value(r, MANTA__EV_FINISH, &v);

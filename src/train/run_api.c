@@ -498,7 +498,7 @@ static manta_status unpack_rows(manta_run *r, const struct manta__rowset *s, man
 // Takes what the thread has aligned, all at once.
 static bool take_batch(manta_run *r)
 {
-  bool was_full = manta__run_full(r->trainer);
+  bool was_full = !manta__run_reading(r->trainer);
   r->batch = r->queue;
   r->queue = r->queue_last = NULL;
   r->queued = 0;
