@@ -74,7 +74,8 @@ static void link_events(struct link *l)
   uv_poll_start(&l->poll, UV_READABLE | (manta__conn_pending(l->conn) ? UV_WRITABLE : 0), on_link);
 }
 
-struct link *agent_link(struct agent *a, int sock, void (*on_msg)(struct link *, struct manta__msg *),
+struct link *agent_link(struct agent *a, int sock,
+                        void (*on_msg)(struct link *, struct manta__msg *),
                         void (*on_end)(struct link *), void *owner, manta_error *err)
 {
   struct link *l = manta__calloc(1, sizeof *l);
@@ -131,7 +132,8 @@ void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
 
 // --- timers -------------------------------------------------------------------------------------
 
-uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb, void *data)
+uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb,
+                        void *data)
 {
   uv_timer_t *t = manta__calloc(1, sizeof *t);
   if (!t)
@@ -258,10 +260,9 @@ static void hello(struct agent *a, struct manta__msg *m)
   struct manta__ledger_totals t = {0};
   if (a->ledger)
     manta__ledger_totals(a->ledger, &t);
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION), MANTA_KV_INT("pid", getpid()),
-                MANTA_KV_STR("host", a->host), MANTA_KV_REAL("cpus", t.cpus),
-                MANTA_KV_REAL("gpus", t.gpus));
+  manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
+                            MANTA_KV_INT("pid", getpid()), MANTA_KV_STR("host", a->host),
+                            MANTA_KV_REAL("cpus", t.cpus), MANTA_KV_REAL("gpus", t.gpus));
   struct manta__msg out = {.kind = MANTA__M_HELLO, .flags = MANTA__FRAME_REPLY, .call = m->call};
   agent_send_value(a->driver, &out, &v);
 }
@@ -284,8 +285,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     agent_program(a, m);
     return;
   }
-  struct group *g = agent_group(a, m->group, m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
-                                                 m->kind == MANTA__M_ATTEMPT);
+  struct group *g = agent_group(a, m->group,
+                                m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
+                                    m->kind == MANTA__M_ATTEMPT);
   if (!g)
     return;
   switch (m->kind) {

@@ -103,11 +103,12 @@ static manta_status conceive(struct birth *b, manta_error *err)
 static void ask_zygote(struct worker *w, struct birth *b)
 {
   struct manta__fork_msg f = {w->wid};
-  struct manta__msg m = {.kind = MANTA__M_FORK,
-                         .data = &f,
-                         .len = sizeof f,
-                         .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
-                         .fds = MANTA__W_FDS};
+  struct manta__msg m = {
+      .kind = MANTA__M_FORK,
+      .data = &f,
+      .len = sizeof f,
+      .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
+      .fds = MANTA__W_FDS};
   agent_send(w->zygote->link, &m);
 }
 
@@ -228,11 +229,12 @@ static void tell_gone(struct worker *w, int status, bool oom)
   if (w->cause[0])
     snprintf(cause, sizeof cause, "%s", w->cause);
   else
-    snprintf(cause, sizeof cause, "%s%s", how, oom ? ", out of memory: the kernel's OOM killer" : "");
+    snprintf(cause, sizeof cause, "%s%s", how,
+             oom ? ", out of memory: the kernel's OOM killer" : "");
   manta_value v =
-      MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid), MANTA_KV_INT("rank", w->rank),
-                MANTA_KV_INT("status", status), MANTA_KV_STR("cause", cause),
-                MANTA_KV_STR("host", w->group->agent->host));
+      MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid),
+                MANTA_KV_INT("rank", w->rank), MANTA_KV_INT("status", status),
+                MANTA_KV_STR("cause", cause), MANTA_KV_STR("host", w->group->agent->host));
   struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
   m.id = w->group->run;
   m.id.attempt = w->attempt;

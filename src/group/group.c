@@ -112,7 +112,8 @@ void manta__group_done(struct manta__group *g, int64_t wid, manta_status st, con
   set_root(g, err, st, r);
 }
 
-// A function may fail because a peer died before its death has reached us: the loss is the root then.
+// A function may fail because a peer died before its death has reached us: the loss is the root
+// then.
 static bool is_root(const struct manta__group *g, int64_t now)
 {
   return g->phase != MANTA__G_ENDING || now <= after(g->ending_ns, ROOT_WAIT_S);

@@ -21,8 +21,8 @@
 #include "sys/sock.h"
 #include "wire/conn.h"
 
-#define LOCK_WAIT_S 60.0 /* for a writer before us to finish */
-#define ROWS_WAIT_S 600.0 /* for the driver to have logged the rows of a snapshot */
+#define LOCK_WAIT_S    60.0  /* for a writer before us to finish */
+#define ROWS_WAIT_S    600.0 /* for the driver to have logged the rows of a snapshot */
 #define MAX_LOST_RINGS 4096
 
 struct writer {
@@ -170,11 +170,11 @@ static void serve_write(struct writer *w, struct manta__msg *m)
     reply(w, MANTA__M_STOREFAIL, &v);
     return;
   }
-  manta_value v = MANTA_MAP(
-      MANTA_KV_STR("dir", man.name), MANTA_KV_INT("iteration", man.iteration),
-      MANTA_KV_INT("bytes", (int64_t)man.bytes),
-      MANTA_KV_REAL("seconds", (double)(manta__now() - t0) * 1e-9),
-      man.has_score ? MANTA_KV_REAL("score", man.score) : MANTA_KV("score", (manta_value){0}));
+  manta_value v = MANTA_MAP(MANTA_KV_STR("dir", man.name), MANTA_KV_INT("iteration", man.iteration),
+                            MANTA_KV_INT("bytes", (int64_t)man.bytes),
+                            MANTA_KV_REAL("seconds", (double)(manta__now() - t0) * 1e-9),
+                            man.has_score ? MANTA_KV_REAL("score", man.score)
+                                          : MANTA_KV("score", (manta_value){0}));
   reply(w, MANTA__M_STORED, &v);
 }
 
@@ -206,9 +206,10 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
   signal(SIGPIPE, SIG_IGN);
   signal(SIGTERM, SIG_IGN); // a notice to the whole job must not cut a write short
   setpriority(PRIO_PROCESS, 0, 5);
-  w.keep = (struct manta__retention){.keep_last = argv[1] ? (int)strtol(argv[1], NULL, 10) : 2,
-                                     .keep_best = argv[1] && argv[2] ? (int)strtol(argv[2], NULL, 10) : 0,
-                                     .score_min = argv[1] && argv[2] && argv[3] && !strcmp(argv[3], "min")};
+  w.keep = (struct manta__retention){
+      .keep_last = argv[1] ? (int)strtol(argv[1], NULL, 10) : 2,
+      .keep_best = argv[1] && argv[2] ? (int)strtol(argv[2], NULL, 10) : 0,
+      .score_min = argv[1] && argv[2] && argv[3] && !strcmp(argv[3], "min")};
   if (manta__conn_create(&w.conn, conn, &err) < 0)
     return 1;
   struct manta__msg m;

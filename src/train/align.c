@@ -166,8 +166,8 @@ static manta_status keep(struct manta__align *a, int rank, int64_t i, const void
   return MANTA_OK;
 }
 
-manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration, const void *data,
-                               size_t len, manta_error *err)
+manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration,
+                               const void *data, size_t len, manta_error *err)
 {
   if (rank < 0 || rank >= a->world || iteration != a->base + a->count[rank] + 1)
     return manta_error_set(err, MANTA_EPROTO, "rank %d sent iteration %lld out of order", rank,

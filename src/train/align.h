@@ -2,13 +2,12 @@
  *
  * train/align.h - rows of all ranks become iterations.
  *
- * Rows arrive rank by rank, each rank's in order; iteration i goes out when every rank that has not ended
- * has a row for it, in order of i, each iteration once.
- * (1) Nothing waits for a rank: a row more than MANTA__ALIGN_WINDOW behind the newest goes out with
- *     gaps, with one warning; so does one that waits only for ranks that have ended.
- * (2) A rewind to c voids what lies beyond c, aligned or not; what lies before and is incomplete goes
- *     out with gaps.
- * (3) Memory: at most the window times the ranks, and MANTA__ALIGN_BYTES of rows that wait.
+ * Rows arrive rank by rank, each rank's in order; iteration i goes out when every rank that has not
+ * ended has a row for it, in order of i, each iteration once. (1) Nothing waits for a rank: a row
+ * more than MANTA__ALIGN_WINDOW behind the newest goes out with gaps, with one warning; so does one
+ * that waits only for ranks that have ended. (2) A rewind to c voids what lies beyond c, aligned or
+ * not; what lies before and is incomplete goes out with gaps. (3) Memory: at most the window times
+ * the ranks, and MANTA__ALIGN_BYTES of rows that wait.
  */
 #ifndef MANTA_TRAIN_ALIGN_H
 #define MANTA_TRAIN_ALIGN_H
@@ -56,16 +55,17 @@ struct manta__align {
 
 manta_status manta__align_init(struct manta__align *a, bool drop, manta_error *err);
 void manta__align_fini(struct manta__align *a);
-/* A new attempt of `world` ranks that go on from iteration `base`; `rewind`: there was one before. */
+/* A new attempt of `world` ranks that go on from iteration `base`; `rewind`: there was one before.
+ */
 manta_status manta__align_begin(struct manta__align *a, int world, int64_t base, bool rewind,
                                 manta_error *err);
 /* A row; data is copied. Iterations of a rank rise by one. */
-manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration, const void *data,
-                               size_t len, manta_error *err);
+manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration,
+                               const void *data, size_t len, manta_error *err);
 /* The rank's function has returned: nobody waits for its rows any more. */
 void manta__align_end(struct manta__align *a, int rank);
-/* After all ranks have ended: MANTA_EUNEVEN naming ranks and counts if they differ. A rank without any
- * row is only warned about, unless strict. */
+/* After all ranks have ended: MANTA_EUNEVEN naming ranks and counts if they differ. A rank without
+ * any row is only warned about, unless strict. */
 manta_status manta__align_check(struct manta__align *a, bool strict, manta_error *err);
 /* Takes all iterations that are ready. */
 struct manta__rowset *manta__align_take(struct manta__align *a, struct manta__rowset **last_out);

@@ -23,9 +23,9 @@
 #include "base/log.h"
 #include "sys/sock.h"
 
-#define BATCH_NS      10000000 /* rows are read at most this often */
-#define HELLO_S       20.0
-#define STACK_BYTES   (512u << 10)
+#define BATCH_NS    10000000 /* rows are read at most this often */
+#define HELLO_S     20.0
+#define STACK_BYTES (512u << 10)
 
 struct manta__driver manta__drv = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                    .cond = PTHREAD_COND_INITIALIZER,
@@ -168,7 +168,8 @@ static void reap_agent(void)
 static void agent_lost(const manta_error *how)
 {
   manta_error why = MANTA_ERROR_INIT;
-  manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) died: %s", (int)drv.agent_pid, how->message);
+  manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) died: %s", (int)drv.agent_pid,
+                  how->message);
   manta__conn_destroy(drv.agent);
   drv.agent = NULL;
   manta__rpc_abandon(&drv.rpc, MANTA_ECLOSED);
@@ -181,10 +182,10 @@ manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v
 {
   if (!drv.agent)
     return manta_error_set(err, MANTA_EAGENT, "there is no agent");
-  manta_status st = v ? manta__conn_send_value(drv.agent, m, v, err)
-                      : manta__conn_send(drv.agent, m, err);
+  manta_status st =
+      v ? manta__conn_send_value(drv.agent, m, v, err) : manta__conn_send(drv.agent, m, err);
   if (manta__conn_pending(drv.agent))
-    manta__driver_wake(); // the thread polls for writing
+    manta__driver_wake();                     // the thread polls for writing
   return st == MANTA_ECLOSED ? MANTA_OK : st; // its loss is noticed by the thread, once
 }
 
@@ -192,9 +193,9 @@ manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v
 
 static bool is_load_time(const char *var)
 {
-  static const char *const prefix[] = {"OMP_",   "LD_",       "ONEDNN_", "DNNL_",    "MKL_",
-                                       "GOMP_",  "OPENBLAS_", "KMP_",    "MALLOC_",  "GLIBC_",
-                                       "ASAN_",  "TSAN_",     "UBSAN_",  "LSAN_",    "NVIDIA_"};
+  static const char *const prefix[] = {"OMP_",  "LD_",       "ONEDNN_", "DNNL_",   "MKL_",
+                                       "GOMP_", "OPENBLAS_", "KMP_",    "MALLOC_", "GLIBC_",
+                                       "ASAN_", "TSAN_",     "UBSAN_",  "LSAN_",   "NVIDIA_"};
   for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
     if (!strncmp(var, prefix[i], strlen(prefix[i])))
       return true;
@@ -418,7 +419,8 @@ manta_status manta__driver_up(manta_error *err)
 {
   static bool hooked;
   if (drv.dead)
-    return manta_error_set(err, MANTA_ESTATE, "manta cannot be used in a forked child of its driver");
+    return manta_error_set(err, MANTA_ESTATE,
+                           "manta cannot be used in a forked child of its driver");
   if (!hooked) {
     pthread_condattr_t at;
     pthread_condattr_init(&at);

@@ -2,12 +2,11 @@
  *
  * train/driver.h - manta in the user's process: one agent, one thread, all trainers.
  *
- * (1) One lock guards everything; the I/O thread holds it except while it waits. All signals are blocked
- *     there. It runs no user code.
- * (2) User threads send messages to the agent themselves, under the lock, and wait on the condition.
- * (3) Rows are read from the rings in batches, 10 ms apart while they keep coming, handed to run.log, and
- *     only then released and aligned.
- * (4) A forked child of the user's process has none of this: its descriptors are closed there.
+ * (1) One lock guards everything; the I/O thread holds it except while it waits. All signals are
+ * blocked there. It runs no user code. (2) User threads send messages to the agent themselves,
+ * under the lock, and wait on the condition. (3) Rows are read from the rings in batches, 10 ms
+ * apart while they keep coming, handed to run.log, and only then released and aligned. (4) A forked
+ * child of the user's process has none of this: its descriptors are closed there.
  */
 #ifndef MANTA_TRAIN_DRIVER_H
 #define MANTA_TRAIN_DRIVER_H
@@ -44,7 +43,7 @@ struct manta__text { /* something to show: output of a worker, or a warning */
 };
 
 struct manta__newest { /* the newest snapshot in memory */
-  int fd; /* -1: none */
+  int fd;              /* -1: none */
   int64_t wid;
   int slot;
   int64_t iteration;
@@ -63,15 +62,15 @@ struct manta_trainer {
   manta_callbacks *callbacks;
   size_t callback_count;
   struct manta__peer *peers;
-  bool spawning;            /* a SPAWN waits for its answer */
+  bool spawning; /* a SPAWN waits for its answer */
   manta_error spawn_error;
   int spawned;
-  manta_run *run;           /* the current one, or NULL */
-  char *run_dir;            /* of the newest */
+  manta_run *run; /* the current one, or NULL */
+  char *run_dir;  /* of the newest */
   bool score_min;
-  int notice;               /* set by manta_trainer_notice, from a signal handler perhaps */
+  int notice; /* set by manta_trainer_notice, from a signal handler perhaps */
   struct manta__newest newest;
-  int world;                /* of the newest attempt */
+  int world; /* of the newest attempt */
   int64_t wids[MANTA_MAX_RANKS];
 };
 
@@ -80,8 +79,8 @@ struct manta_run {
   uint64_t id;
   char *dir;
   int rundir, logs, job_fd, initial_fd; /* initial_fd: checkpoint to begin from, or -1 */
-  bool exec;            /* an execute call: no directory, no rows */
-  bool resumed, replayed; /* adopted; finished already, only its results are given */
+  bool exec;                            /* an execute call: no directory, no rows */
+  bool resumed, replayed;               /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
   struct manta__group group;
@@ -98,12 +97,13 @@ struct manta_run {
   manta_value *result; /* by rank of the current attempt */
   int64_t logged;      /* rank 0's newest row in the log */
   bool told_noroom, finishing, over, announced, finished_told;
-  bool rewind;        /* the next attempt is not the first */
-  int64_t base;       /* iteration the current attempt began after */
+  bool rewind;  /* the next attempt is not the first */
+  int64_t base; /* iteration the current attempt began after */
   int64_t initial_iteration;
-  char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival */
+  char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival
+                                            */
   manta_error error;
-  manta_value results; /* list, when over */
+  manta_value results;                      /* list, when over */
   struct manta__rowset *queue, *queue_last; /* aligned, not taken yet */
   size_t queued;
   struct manta__text *texts, *texts_last;
@@ -125,12 +125,12 @@ struct manta__driver {
   struct manta__rpc rpc;
   char host[256];
   double host_cpus, host_gpus;
-  uint64_t program_sent;    /* key of the program this agent knows */
+  uint64_t program_sent; /* key of the program this agent knows */
   uint32_t groups;
   manta_trainer *trainers;
   uint64_t session;
   int ordinals;
-  int64_t drained_ns;       /* when rows were last read */
+  int64_t drained_ns; /* when rows were last read */
   bool rows_flowing;
   int argc;
   char **argv;
@@ -138,13 +138,15 @@ struct manta__driver {
 
 extern struct manta__driver manta__drv;
 
-/* --- driver.c: the process's side ---------------------------------------------------------------------- */
+/* --- driver.c: the process's side
+ * ---------------------------------------------------------------------- */
 
 /* Called by manta_init in the driver. */
 void manta__driver_note_program(int argc, char **argv);
 /* Starts thread and agent if need be. With the lock held. */
 manta_status manta__driver_up(manta_error *err);
-/* Ends the agent and the thread when no trainer is left. With the lock held; drops it for the while. */
+/* Ends the agent and the thread when no trainer is left. With the lock held; drops it for the
+ * while. */
 void manta__driver_down(void);
 void manta__driver_wake(void);
 /* The program's zygotes can be started by the agent from now on; gives their key. */
@@ -153,7 +155,8 @@ manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v
 /* Finds the manta command, which is the agent's binary. manta_free it. */
 char *manta__driver_find_command(void);
 
-/* --- run.c: what happens to a run; all with the lock held ---------------------------------------------- */
+/* --- run.c: what happens to a run; all with the lock held
+ * ---------------------------------------------- */
 
 void manta__run_on_msg(manta_trainer *t, struct manta__msg *m);
 void manta__run_agent_lost(manta_trainer *t, const manta_error *why);
@@ -164,8 +167,8 @@ int64_t manta__run_step(manta_trainer *t, int64_t now);
 manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err);
 manta_status manta__run_announce(manta_run *r, manta_error *err);
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* False: rows stay in their rings, because the user does not take them, or because it is not known yet
- * who has which rank. */
+/* False: rows stay in their rings, because the user does not take them, or because it is not known
+ * yet who has which rank. */
 bool manta__run_reading(const manta_trainer *t);
 void manta__peer_free(struct manta__peer *p);
 

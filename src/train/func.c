@@ -115,13 +115,14 @@ static manta_status describe_pointer(manta_value *out, uintptr_t pc, manta_error
   struct search s = {.pc = pc};
   dl_iterate_phdr(look, &s);
   if (!s.found || !s.executable)
-    return manta_error_set(err, MANTA_EINVAL, "the train function at %#" PRIxPTR " is not code of this program",
-                           pc);
-  if (!was_noted(s.base))
     return manta_error_set(err, MANTA_EINVAL,
-                           "the train function lies in %s, which was loaded after manta_init: workers do "
-                           "not have it\nhint: link it, or load it before manta_init",
-                           s.name);
+                           "the train function at %#" PRIxPTR " is not code of this program", pc);
+  if (!was_noted(s.base))
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "the train function lies in %s, which was loaded after manta_init: workers do "
+        "not have it\nhint: link it, or load it before manta_init",
+        s.name);
   MANTA_TRY(manta_value_put_string(out, "fn_object", s.name));
   MANTA_TRY(manta_value_put_int(out, "fn_offset", (int64_t)(pc - s.base)));
   return manta_value_put_int(out, "build", (int64_t)(s.build >> 1));
@@ -154,10 +155,12 @@ manta_status manta__func_find(manta_train_fn *out, const manta_value *spec, mant
   struct search s = {.name = manta_value_as_string(manta_value_get(spec, "fn_object"), "?")};
   dl_iterate_phdr(look, &s);
   if (!s.found || (int64_t)(s.build >> 1) != manta_value_as_int(manta_value_get(spec, "build"), -1))
-    return manta_error_set(err, MANTA_ENOENT,
-                           "the train function was given as a pointer into another build of %s\nhint: "
-                           "MANTA_TRAIN gives it a name that outlives a build",
-                           s.name[0] ? s.name : "the program");
-  *out = (manta_train_fn)(s.base + (uintptr_t)manta_value_as_int(manta_value_get(spec, "fn_offset"), 0));
+    return manta_error_set(
+        err, MANTA_ENOENT,
+        "the train function was given as a pointer into another build of %s\nhint: "
+        "MANTA_TRAIN gives it a name that outlives a build",
+        s.name[0] ? s.name : "the program");
+  *out = (manta_train_fn)(s.base +
+                          (uintptr_t)manta_value_as_int(manta_value_get(spec, "fn_offset"), 0));
   return MANTA_OK;
 }

@@ -16,7 +16,8 @@ static int rank_of(const manta_trainer *t, int64_t wid)
   return -1;
 }
 
-static void fill_row(struct manta__table_row *row, const manta_trainer *t, const struct manta__peer *p)
+static void fill_row(struct manta__table_row *row, const manta_trainer *t,
+                     const struct manta__peer *p)
 {
   bool going = t->run && !t->run->over;
   *row = (struct manta__table_row){.rank = rank_of(t, p->wid),

@@ -2,8 +2,8 @@
  *
  * train/run.c - what happens to a run, seen from the driver's I/O thread.
  *
- * Messages and rows come in, the state machine (group/group.h) says what to do, the log records it, the
- * aligned rows go to the user's thread. Everything here runs with the driver's lock held.
+ * Messages and rows come in, the state machine (group/group.h) says what to do, the log records it,
+ * the aligned rows go to the user's thread. Everything here runs with the driver's lock held.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -21,9 +21,10 @@
 #include "sys/sock.h"
 #include "train/driver.h"
 
-#define QUEUE_BYTES   (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
-#define TEXT_BYTES    (1u << 20)  /* lines the user has not seen: then they are dropped (and in the log) */
-#define SETTLE_S      600.0       /* the last checkpoint may take so long to reach the disk */
+#define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
+#define TEXT_BYTES                                                                                 \
+  (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
+#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5
 #define PROBE_S       5.0
 
@@ -112,8 +113,8 @@ static void take_row(manta_run *r, const struct manta__ring_rec *rec)
     manta__warn("run.log: %s", err.message);
   if (rec->id.attempt != r->group.attempt)
     return; // of an older attempt: logged, void
-  if (manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec), rec->used,
-                        &err) < 0)
+  if (manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
+                        rec->used, &err) < 0)
     manta__warn("%s", err.message);
   if (rec->id.rank == 0)
     r->logged = rec->iteration;
@@ -218,8 +219,9 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
     const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
     manta_error why = MANTA_ERROR_INIT;
-    manta_error_set(&why, MANTA_EWORKER, "rank %d (pid %lld on %s) %s\nits log: %s/logs/rank-%d.log",
-                    rank, (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
+    manta_error_set(&why, MANTA_EWORKER,
+                    "rank %d (pid %lld on %s) %s\nits log: %s/logs/rank-%d.log", rank,
+                    (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
                     manta_value_as_string(manta_value_get(v, "host"), drv.host), cause,
                     r->dir ? r->dir : "", rank);
     if (!r->group.killed)
@@ -319,8 +321,8 @@ static bool usable_slot(const struct manta__newest *n, int64_t *iteration)
   if (n->fd < 0 || manta__slot_map_meta(n->fd, &meta, NULL) < 0)
     return false;
   uint32_t state = atomic_load_explicit(&meta->state, memory_order_acquire);
-  bool whole = state == MANTA__SLOT_READY || state == MANTA__SLOT_WRITING ||
-               state == MANTA__SLOT_RETIRED;
+  bool whole =
+      state == MANTA__SLOT_READY || state == MANTA__SLOT_WRITING || state == MANTA__SLOT_RETIRED;
   *iteration = meta->iteration;
   munmap(meta, MANTA__SLOT_META);
   return whole;
@@ -398,10 +400,10 @@ manta_status manta__run_announce(manta_run *r, manta_error *err)
                          .id = {r->id, r->group.attempt, -1, 0},
                          .fd = {r->rundir, r->logs},
                          .fds = r->exec ? 0 : 2};
-  manta_value v = MANTA_MAP(
-      MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
-      MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
-      MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
+  manta_value v =
+      MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
+                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
+                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
   r->announced = true;
   return manta__driver_send(&m, &v, err);
 }
@@ -430,8 +432,9 @@ static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
 
 static void on_storefail(manta_trainer *t, const manta_value *v)
 {
-  manta__run_warn(t, "the checkpoint of iteration %lld was not written: %s\nthe run goes on; earlier "
-                     "checkpoints are as they were",
+  manta__run_warn(t,
+                  "the checkpoint of iteration %lld was not written: %s\nthe run goes on; earlier "
+                  "checkpoints are as they were",
                   (long long)manta_value_as_int(manta_value_get(v, "iteration"), -1),
                   manta_value_as_string(manta_value_get(v, "message"), ""));
 }
@@ -450,7 +453,8 @@ static void log_finish(manta_run *r)
 {
   manta_value none = {0};
   if (r->error.status == MANTA_EPREEMPTED || r->error.status == MANTA_ECANCELED) {
-    manta_value note = MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
+    manta_value note =
+        MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
     log_value(r, MANTA__EV_NOTE, &note);
     return;
   }
@@ -512,9 +516,8 @@ static void finish(manta_run *r)
 static void send_abort(manta_run *r)
 {
   manta_error err = MANTA_ERROR_INIT;
-  struct manta__msg m = {.kind = MANTA__M_ABORT,
-                         .group = r->trainer->group,
-                         .id = {r->id, r->group.attempt, -1, 0}};
+  struct manta__msg m = {
+      .kind = MANTA__M_ABORT, .group = r->trainer->group, .id = {r->id, r->group.attempt, -1, 0}};
   manta__driver_send(&m, NULL, &err);
 }
 

@@ -133,7 +133,8 @@ static manta_status log_run(manta_run *r, manta_train_fn fn, int ordinal, manta_
   return st < 0 ? st : manta__log_flush(r->log, err);
 }
 
-// The lock is on the open directory, which agent and writer share: it is free when all three are gone.
+// The lock is on the open directory, which agent and writer share: it is free when all three are
+// gone.
 static manta_status lock_directory(int fd, const char *dir, manta_error *err)
 {
   int64_t by = manta__deadline(ADOPT_WAIT_S);
@@ -142,7 +143,8 @@ static manta_status lock_directory(int fd, const char *dir, manta_error *err)
     if (errno != EWOULDBLOCK && errno != EINTR)
       return manta_error_set(err, MANTA_EIO, "lock %s: %m", dir);
     if (manta__now() > by)
-      return manta_error_set(err, MANTA_ESTATE, "the run %s is still going on\nhint: manta ps", dir);
+      return manta_error_set(err, MANTA_ESTATE, "the run %s is still going on\nhint: manta ps",
+                             dir);
     if (!told)
       manta__info("waiting for the last write of %s", dir);
     told = true;
@@ -697,8 +699,9 @@ manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn, const ma
   return run_to_end(r, results, err);
 }
 
-manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn, const manta_value *arg,
-                                          manta_value *result, manta_error *err)
+manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
+                                          const manta_value *arg, manta_value *result,
+                                          manta_error *err)
 {
   manta_value all = {0};
   manta_status st = manta_trainer_execute(t, fn, arg, &all, err);

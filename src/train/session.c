@@ -24,12 +24,12 @@
 #include "sys/sock.h"
 #include "train/func.h"
 
-#define WAIT_STEP_NS    20000000 /* how often a waiting call looks at the abort word */
-#define SLOT_WAIT_S     600.0    /* for a free slot: the disk is that slow, or the agent is gone */
-#define AUTO_FIELDS     3
-#define AUTO_BYTES      96
-#define DETAIL_FIELDS   5
-#define DETAIL_BYTES    512
+#define WAIT_STEP_NS  20000000 /* how often a waiting call looks at the abort word */
+#define SLOT_WAIT_S   600.0    /* for a free slot: the disk is that slow, or the agent is gone */
+#define AUTO_FIELDS   3
+#define AUTO_BYTES    96
+#define DETAIL_FIELDS 5
+#define DETAIL_BYTES  512
 
 struct manta_session {
   struct manta__job *job;
@@ -154,7 +154,7 @@ static uint8_t *put_details(uint8_t *p, const manta_session *s, int64_t wall, in
   p = manta__pack_string(put_key(p, "_hostname"), s->host, (uint32_t)strlen(s->host));
   p = manta__pack_string(put_key(p, "_node_ip"), "127.0.0.1", 9);
   p = manta__pack_int(put_key(p, "_pid"), getpid());
-  return manta__pack_real(put_key(p, "_time_total_s"), (double)(now - s->began_ns) * 1e-9);
+  return manta__pack_real(put_key(p, "_time_total_s"), (double)(now - s->began_ns) / 1e9);
 }
 
 static uint8_t *put_row(uint8_t *p, const manta_session *s, const manta_value *row, int64_t wall,
@@ -166,7 +166,7 @@ static uint8_t *put_row(uint8_t *p, const manta_session *s, const manta_value *r
     p = manta__pack_into(p, &row->u.pairs[i].value);
   }
   p = manta__pack_int(put_key(p, "_timestamp"), wall / 1000000000);
-  p = manta__pack_real(put_key(p, "_time_this_iter_s"), (double)(now - s->last_report_ns) * 1e-9);
+  p = manta__pack_real(put_key(p, "_time_this_iter_s"), (double)(now - s->last_report_ns) / 1e9);
   p = manta__pack_int(put_key(p, "_training_iteration"), s->iteration + 1);
   return s->detailed ? put_details(p, s, wall, now) : p;
 }
@@ -177,7 +177,8 @@ static manta_status await_room(manta_session *s, size_t need, uint8_t **out, man
   struct manta__ring *ring = &s->job->worker->ring;
   manta_status st = MANTA_OK;
   atomic_store(&s->job->cell->stalled, 1);
-  while (!(*out = manta__ring_reserve(ring, need)) && (st = manta__ctl_check(s->job->ctl, err)) == 0)
+  while (!(*out = manta__ring_reserve(ring, need)) &&
+         (st = manta__ctl_check(s->job->ctl, err)) == 0)
     manta__ring_wait_room(ring, manta__now() + WAIT_STEP_NS);
   manta_session_heartbeat(s);
   atomic_store(&s->job->cell->stalled, 0);
@@ -202,10 +203,11 @@ static manta_status check_row(const manta_session *s, const manta_value *row, si
     return manta_error_set(err, MANTA_ETYPE, "a report is a map of metrics");
   size_t n = manta__pack_size(row);
   if (n == 0 || n > MANTA__ROW_MAX)
-    return manta_error_set(err, MANTA_ETOOBIG,
-                           "a report of %zu bytes is over the limit of %u\nhint: what is large belongs "
-                           "into a checkpoint",
-                           n, MANTA__ROW_MAX);
+    return manta_error_set(
+        err, MANTA_ETOOBIG,
+        "a report of %zu bytes is over the limit of %u\nhint: what is large belongs "
+        "into a checkpoint",
+        n, MANTA__ROW_MAX);
   *need = n + AUTO_BYTES + (s->detailed ? DETAIL_BYTES : 0);
   return MANTA_OK;
 }
@@ -251,8 +253,7 @@ static manta_status hand_over(manta_session *s, int index, uint64_t seq, manta_e
 {
   struct manta__worker *w = s->job->worker;
   struct manta__slot *slot = &slots.slot[index];
-  struct manta__snap_msg snap = {
-      .slot = index, .iteration = s->iteration, .ring_pos = w->ring.pos};
+  struct manta__snap_msg snap = {.slot = index, .iteration = s->iteration, .ring_pos = w->ring.pos};
   struct manta__msg m = {.kind = MANTA__M_SNAP,
                          .id = s->job->id,
                          .data = &snap,
@@ -276,8 +277,8 @@ static manta_status save(manta_session *s, const manta_state *state, manta_error
   int index;
   snap.id.seq = ++s->job->worker->seq;
   atomic_store(&s->job->cell->stalled, 1);
-  manta_status st = manta__slots_save(&slots, state, &snap, manta__deadline(SLOT_WAIT_S), stop_waiting,
-                                      s, &index, err);
+  manta_status st = manta__slots_save(&slots, state, &snap, manta__deadline(SLOT_WAIT_S),
+                                      stop_waiting, s, &index, err);
   manta_session_heartbeat(s);
   atomic_store(&s->job->cell->stalled, 0);
   if (st == MANTA_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/session.h - the worker's side of a run: the one place that joins report count, checkpoint and
- * (later) data position.
+ * train/session.h - the worker's side of a run: the one place that joins report count, checkpoint
+ * and (later) data position.
  */
 #ifndef MANTA_TRAIN_SESSION_H
 #define MANTA_TRAIN_SESSION_H

@@ -24,8 +24,9 @@
 static manta_status check_config(const manta_trainer_config *c, manta_error *err)
 {
   if (c->size != sizeof *c)
-    return manta_error_set(err, MANTA_EINVAL,
-                           "manta_trainer_config is not initialised: use MANTA_TRAINER_CONFIG_INIT");
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "manta_trainer_config is not initialised: use MANTA_TRAINER_CONFIG_INIT");
   if (c->workers < 0 || c->workers > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
                            c->workers);
@@ -34,8 +35,9 @@ static manta_status check_config(const manta_trainer_config *c, manta_error *err
                            c->workers, c->min_workers);
   if (!(c->step_timeout_s >= 0) || !(c->grace_s >= 0) || !(c->cpus_per_worker >= 0) ||
       !(c->gpus_per_worker >= 0))
-    return manta_error_set(err, MANTA_EINVAL,
-                           "step_timeout_s, grace_s, cpus_per_worker and gpus_per_worker must be >= 0");
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "step_timeout_s, grace_s, cpus_per_worker and gpus_per_worker must be >= 0");
   if (c->max_retries < -2)
     return manta_error_set(err, MANTA_EINVAL, "max_retries must be -2, -1, 0 or more, not %d",
                            c->max_retries);
@@ -164,12 +166,12 @@ static manta_status ask_spawn(manta_trainer *t, manta_error *err)
   manta_value none = {0};
   MANTA_TRY(manta__driver_up(err));
   MANTA_TRY(manta__driver_program(&key, t->threads, err));
-  manta_value v = MANTA_MAP(
-      MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", t->workers),
-      MANTA_KV_INT("min", t->min_workers), MANTA_KV_REAL("cpus", t->cpus),
-      MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
-      MANTA_KV_REAL("gpus", t->gpus),
-      MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none));
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", t->workers),
+                MANTA_KV_INT("min", t->min_workers), MANTA_KV_REAL("cpus", t->cpus),
+                MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
+                MANTA_KV_REAL("gpus", t->gpus),
+                MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none));
   struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
   t->spawning = true;
   t->spawn_error = (manta_error)MANTA_ERROR_INIT;
@@ -307,7 +309,8 @@ static manta_status newest_in_memory(manta_trainer *t, manta_checkpoint **out, m
 manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoint **out, manta_error *err)
 {
   *out = NULL;
-  // While a run goes on its slots are written again and again: only a finished one's stays as it is.
+  // While a run goes on its slots are written again and again: only a finished one's stays as it
+  // is.
   if ((!t->run || t->run->over) && newest_in_memory(t, out, err) == MANTA_OK)
     return MANTA_OK;
   if (!t->run_dir)
@@ -326,7 +329,8 @@ manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoint **out, 
   return st;
 }
 
-manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size, manta_error *err)
+manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size,
+                                           manta_error *err)
 {
   struct manta__manifest m;
   int rundir;
@@ -335,8 +339,7 @@ manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t s
   MANTA_TRY(manta__dir_make(t->run_dir, &rundir, err));
   manta_status st = manta__store_best(rundir, t->score_min, &m, err);
   close(rundir);
-  if (st == MANTA_OK &&
-      snprintf(buf, size, "%s/checkpoints/%s", t->run_dir, m.name) >= (int)size)
+  if (st == MANTA_OK && snprintf(buf, size, "%s/checkpoints/%s", t->run_dir, m.name) >= (int)size)
     st = manta_error_set(err, MANTA_ETOOBIG, "the path needs more than %zu bytes", size);
   return st;
 }

@@ -32,8 +32,8 @@ manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta_
   return MANTA_OK;
 }
 
-manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request, const manta_value *v,
-                              manta_error *err)
+manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request,
+                              const manta_value *v, manta_error *err)
 {
   struct manta__msg m = {.kind = request->kind,
                          .flags = MANTA__FRAME_REPLY,

@@ -30,8 +30,8 @@ manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta_
                              const manta_value *v, int64_t by, manta__rpc_fn fn, void *ctx,
                              manta_error *err);
 /* Answers a request. v may be NULL. */
-manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request, const manta_value *v,
-                              manta_error *err);
+manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request,
+                              const manta_value *v, manta_error *err);
 /* Hands a received message to its call; false if it is no reply. A reply that nobody waits for (its
  * deadline passed) is dropped. */
 bool manta__rpc_take(struct manta__rpc *r, struct manta__msg *m);
