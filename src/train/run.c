@@ -250,8 +250,10 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   const manta_value *result = manta_value_get(v, "result");
   if (result && r->result)
     manta_value_copy(&r->result[rank], result);
-  manta__align_end(&r->align, rank);
-  take_aligned(r);
+  if (st >= 0) { // else the attempt is void, or the run over
+    manta__align_end(&r->align, rank);
+    take_aligned(r);
+  }
   manta__group_done(&r->group, wid, st, &err);
 }
 
