@@ -3,6 +3,7 @@
  * Slots: what a save costs and leaves behind, waiting, replacing, and what a holder of a dup
  * refuses.
  */
+#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -124,7 +125,22 @@ static void a_warm_save_allocates_nothing(void **ctx)
   sample_fini(&s);
 }
 
-// In strict mode the kernel kills whoever makes a system call beyond read, write and _exit.
+// From now on any system call but these kills. (The clock is one where the vDSO has none.)
+static int allow_no_system_calls(void)
+{
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof code / sizeof *code, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    return -1;
+  return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
 static void save_under_seccomp(void)
 {
   struct manta__slots slots;
@@ -136,7 +152,7 @@ static void save_under_seccomp(void)
   warm_up(&slots, &s);
   struct manta__snapshot snap = sample_snapshot(5);
   int64_t by = manta__deadline(10);
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) < 0)
+  if (allow_no_system_calls() < 0)
     syscall(SYS_exit, 77);
   manta_status st = manta__slots_save(&slots, &s.state, &snap, by, NULL, NULL, &i, &err);
   syscall(SYS_exit, st == MANTA_OK ? 0 : 1);
