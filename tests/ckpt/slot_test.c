@@ -64,7 +64,7 @@ static void what_is_saved_is_read(void **ctx)
   }
 }
 
-static void tensors_are_aligned(void **ctx)
+static void tensors_are_aligned_and_stamped(void **ctx)
 {
   struct manta__slots slots;
   struct sample s;
@@ -74,6 +74,8 @@ static void tensors_are_aligned(void **ctx)
   sample_init(&s, 800);
   int i = sample_save(&slots, &s, 5);
   assert_ok(manta__checkpoint_from_fd(&c, slots.slot[i].fd, false, &err), &err);
+  const char *header = (const char *)slots.slot[i].meta + MANTA__SLOT_META + 8;
+  assert_non_null(memmem(header, 100, "\"iteration\":\"50\"", 16));
   for (size_t k = 0; k < manta_checkpoint_count(c); k++) {
     const manta_tensor *t = manta_checkpoint_at(c, k);
     size_t align = manta_tensor_bytes(t) % 64 ? manta_dtype_bytes(t->dtype) : 64;
@@ -317,6 +319,19 @@ static void a_larger_state_gets_larger_slots(void **ctx)
   sample_fini(&large);
 }
 
+// What the child maps where its parent has the slot is the child's.
+static void fini_in_child(struct manta__slots *slots)
+{
+  void *at = slots->slot[0].meta;
+  char *own = mmap(at, 4096, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (own != at)
+    _exit(2); // the slot reached the child
+  manta__slots_fini(slots);
+  own[0] = 1;
+  _exit(slots->slot[0].fd == -1 ? 0 : 1);
+}
+
 static void fini_at_once_and_in_a_fork(void **ctx)
 {
   for (int round = 0; round < 20; round++) {
@@ -328,10 +343,8 @@ static void fini_at_once_and_in_a_fork(void **ctx)
     sample_save(&slots, &s, 1);
     assert_non_null(slots.warmer);
     pid_t pid = round % 2 ? fork() : 0;
-    if (round % 2 && pid == 0) {
-      manta__slots_fini(&slots);
-      _exit(slots.slot[0].fd == -1 ? 0 : 1);
-    }
+    if (round % 2 && pid == 0)
+      fini_in_child(&slots);
     if (round % 2) {
       assert_int_equal(waitpid(pid, &status, 0), pid);
       assert_int_equal(status, 0);
@@ -449,6 +462,29 @@ static void what_is_no_slot_is_refused(void **ctx)
     close(fds[i]);
   }
   refused(-1);
+}
+
+// Content that is right, in memory that could be cut off under its reader.
+static void an_unsealed_slot_is_refused(void **ctx)
+{
+  struct manta__slots slots;
+  struct sample s;
+  manta__slots_init(&slots);
+  sample_init(&s, 1000);
+  const struct manta__slot *slot = &slots.slot[sample_save(&slots, &s, 1)];
+  for (int seals = 0; seals < 3; seals++) {
+    int fd = bare_memfd(slot->capacity, 0);
+    assert_int_equal(pwrite(fd, slot->meta, slot->capacity, 0), (ssize_t)slot->capacity);
+    static const int some[] = {0, F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW};
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, some[seals]), 0);
+    if (seals < 2)
+      refused(fd);
+    else
+      assert_holds(fd, &s, 1);
+    close(fd);
+  }
+  manta__slots_fini(&slots);
+  sample_fini(&s);
 }
 
 static void a_lying_slot_is_refused(void **ctx)
@@ -570,7 +606,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_saved_is_read),
-      cmocka_unit_test(tensors_are_aligned),
+      cmocka_unit_test(tensors_are_aligned_and_stamped),
       cmocka_unit_test(an_empty_state_is_a_state),
       cmocka_unit_test(a_warm_save_allocates_nothing),
       cmocka_unit_test(a_warm_save_asks_nothing_of_the_kernel),
@@ -583,6 +619,7 @@ int main(void)
       cmocka_unit_test(a_state_without_sense_changes_nothing),
       cmocka_unit_test(limits_are_named),
       cmocka_unit_test(what_is_no_slot_is_refused),
+      cmocka_unit_test(an_unsealed_slot_is_refused),
       cmocka_unit_test(a_lying_slot_is_refused),
       cmocka_unit_test(every_allocation_may_fail),
       cmocka_unit_test(a_failed_growth_leaves_the_old_layout),
