@@ -21,6 +21,7 @@
 struct manta__retention {
   int keep_last, keep_best;
   bool score_min;
+  double lock_wait_s; /* for another process that still writes there; 0: it is not waited for */
 };
 
 /* A checkpoint on disk, as its manifest says. */

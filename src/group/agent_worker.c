@@ -76,7 +76,8 @@ static void on_silent(uv_timer_t *t)
   agent_worker_kill(w, "it closed its control connection");
 }
 
-// Most likely it is dying, and its exit status is on its way; one that only closed its socket is useless.
+// Most likely it is dying, and its exit status is on its way; one that only closed its socket is
+// useless.
 static void on_end(struct link *l)
 {
   struct worker *w = l->owner;

@@ -143,9 +143,8 @@ static manta_status on_result(void *ctx, const manta_rows *rows, manta_error *er
       continue;
     assert_int_equal(manta_value_as_int(manta_value_get(&rows->rows[i], "count"), rows->iteration),
                      rows->iteration);
-    assert_int_equal(
-        manta_value_as_int(manta_value_get(&rows->rows[i], "_training_iteration"), -1),
-        rows->iteration);
+    assert_int_equal(manta_value_as_int(manta_value_get(&rows->rows[i], "_training_iteration"), -1),
+                     rows->iteration);
   }
   return MANTA_OK;
 }
@@ -172,17 +171,13 @@ static manta_callbacks table;
 
 void rig_init(struct rig *r, int workers)
 {
-  *r = (struct rig){.cfg = MANTA_TRAINER_CONFIG_INIT,
-                    .rc = MANTA_RUN_CONFIG_INIT,
-                    .err = MANTA_ERROR_INIT};
+  *r = (struct rig){
+      .cfg = MANTA_TRAINER_CONFIG_INIT, .rc = MANTA_RUN_CONFIG_INIT, .err = MANTA_ERROR_INIT};
   strcpy(r->dir, "/tmp/manta-test-XXXXXX"); // style: a literal into a larger array
   assert_non_null(mkdtemp(r->dir));
   board_clear();
-  table = (manta_callbacks){.ctx = r,
-                            .start = on_start,
-                            .result = on_result,
-                            .finish = on_finish,
-                            .output = on_output};
+  table = (manta_callbacks){
+      .ctx = r, .start = on_start, .result = on_result, .finish = on_finish, .output = on_output};
   r->cfg.workers = workers;
   r->cfg.logdir = r->dir;
   r->cfg.callbacks = &table;

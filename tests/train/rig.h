@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/train/rig.h - trainers over real processes, faults at a chosen place, and proof that they fired.
+ * tests/train/rig.h - trainers over real processes, faults at a chosen place, and proof that they
+ * fired.
  *
- * The train function `counting` counts from its checkpoint to `n`, reports each count and saves every
- * `every` counts. Faults come by config: {"fault": "kill", "rank": 1, "at": 57} fires when that rank is
- * about to report count 57 in attempt 0 (or in every attempt below "attempts").
+ * The train function `counting` counts from its checkpoint to `n`, reports each count and saves
+ * every `every` counts. Faults come by config: {"fault": "kill", "rank": 1, "at": 57} fires when
+ * that rank is about to report count 57 in attempt 0 (or in every attempt below "attempts").
  */
 #ifndef MANTA_TEST_RIG_H
 #define MANTA_TEST_RIG_H
@@ -37,13 +38,13 @@ struct rig {
 
 /* What workers tell the test without going through manta: a page shared by all processes. */
 struct board {
-  _Atomic int fired;            /* faults that happened */
-  _Atomic int64_t born[64];     /* by rank: pid in the first attempt */
-  _Atomic int64_t pid[64];      /* by rank: pid now */
-  _Atomic int attempts;         /* highest attempt seen */
-  _Atomic int64_t counts;       /* counts made, all ranks and attempts */
-  _Atomic int hold;             /* workers wait while this is 1 */
-  _Atomic int64_t orphan;       /* pid of a daemon that a worker left */
+  _Atomic int fired;        /* faults that happened */
+  _Atomic int64_t born[64]; /* by rank: pid in the first attempt */
+  _Atomic int64_t pid[64];  /* by rank: pid now */
+  _Atomic int attempts;     /* highest attempt seen */
+  _Atomic int64_t counts;   /* counts made, all ranks and attempts */
+  _Atomic int hold;         /* workers wait while this is 1 */
+  _Atomic int64_t orphan;   /* pid of a daemon that a worker left */
 };
 extern struct board *board;
 
