@@ -127,6 +127,11 @@ void manta_session_heartbeat(manta_session *s)
   atomic_store_explicit(&s->job->cell->beat_ns, manta__now(), memory_order_relaxed);
 }
 
+manta_status manta_session_check(const manta_session *s, manta_error *err)
+{
+  return manta__ctl_check(s->job->ctl, err);
+}
+
 bool manta_session_preempted(const manta_session *s)
 {
   return atomic_load_explicit(&s->job->ctl->notice, memory_order_relaxed) != 0;

@@ -94,7 +94,7 @@ static void retries_are_bounded(void **state)
   r.cfg.max_retries = 2;
   manta_value c =
       MANTA_MAP(MANTA_KV_INT("n", 60), MANTA_KV_STR("fault", "kill"), MANTA_KV_INT("rank", 1),
-                MANTA_KV_INT("at", 5), MANTA_KV_INT("attempts", 100));
+                MANTA_KV_INT("at", 5), MANTA_KV_INT("attempts", 100), MANTA_KV_INT("every", 0));
   assert_status(rig_run(&r, &c), MANTA_EWORKER);
   assert_int_equal(board->fired, 3);
   assert_has(r.err.message, "retries used up: 2");
@@ -288,7 +288,7 @@ static void a_lost_driver_takes_everything_along(void **state)
 
 static void *notice_soon(void *t)
 {
-  within(10, board->counts > 30);
+  within(10, board->counts > 200);
   manta_trainer_notice(t);
   return NULL;
 }
@@ -308,7 +308,8 @@ static void a_notice_ends_the_run_after_a_checkpoint(void **state)
   assert_ok(manta_trainer_checkpoint(r.t, &c, &r.err), &r.err);
   assert_non_null(c);
   assert_true(manta_checkpoint_iteration(c) >= 10);
-  assert_int_equal(manta_checkpoint_iteration(c), r.last); // it ended right after it
+  assert_int_equal(r.last % 10, 0); // each rank ended right after its own save
+  assert_true(r.last <= manta_checkpoint_iteration(c));
   manta_checkpoint_close(c);
   rig_fini(&r);
 }
@@ -456,28 +457,29 @@ int main(int argc, char **argv)
   manta_init(&argc, &argv);
   board_open();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_killed_worker_is_revived),
-      cmocka_unit_test(a_crashed_worker_is_revived),
-      cmocka_unit_test(a_worker_that_exits_is_revived),
-      cmocka_unit_test(rank_0_may_be_lost_too),
-      cmocka_unit_test(without_a_checkpoint_it_starts_over),
-      cmocka_unit_test(retries_are_bounded),
-      cmocka_unit_test(a_rank_that_waits_forever_is_revived),
-      cmocka_unit_test(a_stopped_rank_is_revived),
-      cmocka_unit_test(a_hang_is_named),
-      cmocka_unit_test(a_survivor_that_does_not_leave_is_replaced),
-      cmocka_unit_test(workers_outlive_their_zygote),
-      cmocka_unit_test(a_lost_agent_is_replaced),
-      cmocka_unit_test(daemons_of_a_worker_end_with_it),
-      cmocka_unit_test(a_lost_driver_takes_everything_along),
-      cmocka_unit_test(a_notice_ends_the_run_after_a_checkpoint),
-      cmocka_unit_test(sigterm_to_a_worker_is_a_notice),
-      cmocka_unit_test(a_run_grows_and_shrinks_at_checkpoints),
-      cmocka_unit_test(the_last_checkpoints_are_on_disk),
-      cmocka_unit_test(the_best_are_kept_by_their_score),
-      cmocka_unit_test(a_run_begins_from_a_given_checkpoint),
-      cmocka_unit_test(a_disk_that_fails_does_not_stop_the_run),
+      rig_test(a_killed_worker_is_revived),
+      rig_test(a_crashed_worker_is_revived),
+      rig_test(a_worker_that_exits_is_revived),
+      rig_test(rank_0_may_be_lost_too),
+      rig_test(without_a_checkpoint_it_starts_over),
+      rig_test(retries_are_bounded),
+      rig_test(a_rank_that_waits_forever_is_revived),
+      rig_test(a_stopped_rank_is_revived),
+      rig_test(a_hang_is_named),
+      rig_test(a_survivor_that_does_not_leave_is_replaced),
+      rig_test(workers_outlive_their_zygote),
+      rig_test(a_lost_agent_is_replaced),
+      rig_test(daemons_of_a_worker_end_with_it),
+      rig_test(a_lost_driver_takes_everything_along),
+      rig_test(a_notice_ends_the_run_after_a_checkpoint),
+      rig_test(sigterm_to_a_worker_is_a_notice),
+      rig_test(a_run_grows_and_shrinks_at_checkpoints),
+      rig_test(the_last_checkpoints_are_on_disk),
+      rig_test(the_best_are_kept_by_their_score),
+      rig_test(a_run_begins_from_a_given_checkpoint),
+      rig_test(a_disk_that_fails_does_not_stop_the_run),
   };
+  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   unlink(getenv("MANTA_TEST_BOARD"));
   return failed;

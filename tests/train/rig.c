@@ -83,6 +83,25 @@ static void sign_in(manta_session *s)
     board->attempts = manta_session_attempt(s);
 }
 
+static bool ahead(manta_session *s, int64_t count)
+{
+  for (int r = 0; r < manta_session_world_size(s); r++)
+    if (board->at[r] < count - 3)
+      return true;
+  return false;
+}
+
+// As a collective would do.
+static manta_status keep_together(manta_session *s, int64_t count, manta_error *err)
+{
+  board->at[manta_session_rank(s)] = count;
+  while (ahead(s, count) || board->hold) {
+    MANTA_TRY(manta_session_check(s, err));
+    usleep(100);
+  }
+  return MANTA_OK;
+}
+
 manta_status counting(manta_session *s, manta_value *result, manta_error *err)
 {
   int64_t n = manta_session_config_int(s, "n", 100), count = 0;
@@ -99,11 +118,11 @@ manta_status counting(manta_session *s, manta_value *result, manta_error *err)
     return manta_error_set(err, MANTA_EUSER, "count %lld, iteration %lld", (long long)count,
                            (long long)manta_session_iteration(s));
   manta_checkpoint_close(c);
+  board->at[manta_session_rank(s)] = count;
   while (count < n) {
     usleep((useconds_t)manta_session_config_int(s, "pause_us", 200));
-    while (board->hold)
-      usleep(200);
-    if (fault_due(s, ++count))
+    MANTA_TRY(keep_together(s, ++count, err));
+    if (fault_due(s, count))
       MANTA_TRY(fire(fault, err));
     board->counts++;
     manta_value row = MANTA_MAP(MANTA_KV_INT("count", count), MANTA_KV_REAL("half", count / 2.0));
@@ -113,6 +132,7 @@ manta_status counting(manta_session *s, manta_value *result, manta_error *err)
     if (every > 0 && count % every == 0)
       MANTA_TRY(manta_session_save(s, &st, err));
   }
+  board->at[manta_session_rank(s)] = INT64_MAX;
   return manta_value_set_int(result, count);
 }
 
@@ -168,6 +188,14 @@ static void on_output(void *ctx, int rank, const char *text, size_t len)
 }
 
 static manta_callbacks table;
+static manta_trainer *made; // by the test that runs
+
+int rig_teardown(void **state)
+{
+  manta_trainer_destroy(made); // a test that failed left it behind
+  made = NULL;
+  return 0;
+}
 
 void rig_init(struct rig *r, int workers)
 {
@@ -188,6 +216,7 @@ void rig_init(struct rig *r, int workers)
 void rig_make(struct rig *r)
 {
   assert_ok(manta_trainer_create(&r->t, &r->cfg, &r->err), &r->err);
+  made = r->t;
 }
 
 manta_status rig_run(struct rig *r, const manta_value *config)
@@ -202,6 +231,7 @@ void rig_fini(struct rig *r)
 {
   char cmd[128];
   manta_trainer_destroy(r->t);
+  made = NULL;
   manta_value_fini(&r->results);
   snprintf(cmd, sizeof cmd, "rm -rf %s", r->dir);
   assert_int_equal(system(cmd), 0);

@@ -42,6 +42,7 @@ struct board {
   _Atomic int64_t born[64]; /* by rank: pid in the first attempt */
   _Atomic int64_t pid[64];  /* by rank: pid now */
   _Atomic int attempts;     /* highest attempt seen */
+  _Atomic int64_t at[64];   /* by rank: count now */
   _Atomic int64_t counts;   /* counts made, all ranks and attempts */
   _Atomic int hold;         /* workers wait while this is 1 */
   _Atomic int64_t orphan;   /* pid of a daemon that a worker left */
@@ -57,6 +58,8 @@ void rig_init(struct rig *r, int workers); /* before the trainer is made: change
 void rig_make(struct rig *r);
 manta_status rig_run(struct rig *r, const manta_value *config);
 void rig_fini(struct rig *r);
+int rig_teardown(void **state); /* of every test: one that fails must not spoil the next */
+#define rig_test(f) cmocka_unit_test_teardown(f, rig_teardown)
 
 /* Processes: the child of `parent` with this name, or 0; whether a process is there. */
 pid_t child_named(pid_t parent, const char *name);
