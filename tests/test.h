@@ -2,8 +2,8 @@
  *
  * tests/test.h - what every C test includes: cmocka, and assertions that cannot be fooled.
  *
- * A test binary ends in  int main(int argc, char **argv) { … return cmocka_run_group_tests(tests, …); }
- * and calls manta_init first if it starts workers.
+ * A test binary ends in  int main(int argc, char **argv) { … return cmocka_run_group_tests(tests,
+ * …); } and calls manta_init first if it starts workers.
  */
 #ifndef MANTA_TEST_H
 #define MANTA_TEST_H
@@ -63,8 +63,8 @@
   } while (0)
 
 /* Runs `make` with the 1st, 2nd, 3rd … allocation failing until it succeeds, and asserts that each
- * failure was MANTA_ENOMEM. `make` is an expression of type manta_status; `undo` runs after success.
- * At least one failure must have happened, else the test proves nothing. */
+ * failure was MANTA_ENOMEM. `make` is an expression of type manta_status; `undo` runs after
+ * success. At least one failure must have happened, else the test proves nothing. */
 #define FOR_EACH_OOM(make, undo)                                                                   \
   do {                                                                                             \
     long oom_n = 0;                                                                                \

@@ -40,10 +40,10 @@ typedef enum manta_dtype {
 MANTA_API size_t manta_dtype_bytes(manta_dtype t);     /* 0 if unknown */
 MANTA_API const char *manta_dtype_name(manta_dtype t); /* "F32"; "?" if unknown */
 
-#define MANTA_MAX_DIMS         8
-#define MANTA_TENSOR_NAME_MAX  1024
+#define MANTA_MAX_DIMS          8
+#define MANTA_TENSOR_NAME_MAX   1024
 #define MANTA_STATE_MAX_TENSORS 65536
-#define MANTA_STATE_VALUE_MAX  (1u << 20) /* packed bytes of the small value */
+#define MANTA_STATE_VALUE_MAX   (1u << 20) /* packed bytes of the small value */
 
 /* A named array. In a state to be saved, name and data are the caller's; out of a checkpoint they
  * are borrowed from it, and data is read-only. Row-major, no strides. */

@@ -62,8 +62,8 @@ MANTA_API manta_status manta_session_report(manta_session *s, const manta_value 
 MANTA_API manta_status manta_session_save(manta_session *s, const manta_state *state,
                                           manta_error *err);
 
-/* The newest checkpoint in *out (close it), or NULL in *out if there is none. Its tensors are mapped,
- * not copied: copy what is to be changed. */
+/* The newest checkpoint in *out (close it), or NULL in *out if there is none. Its tensors are
+ * mapped, not copied: copy what is to be changed. */
 MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **out,
                                           manta_error *err);
 

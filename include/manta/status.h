@@ -17,9 +17,9 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define MANTA_API __attribute__((visibility("default")))
+#define MANTA_API               __attribute__((visibility("default")))
 #define MANTA_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define MANTA_MUST_CHECK __attribute__((warn_unused_result))
+#define MANTA_MUST_CHECK        __attribute__((warn_unused_result))
 #else
 #define MANTA_API
 #define MANTA_PRINTF(fmt, args)
@@ -78,7 +78,13 @@ typedef struct manta_error {
   char message[MANTA_ERROR_MESSAGE_MAX];
 } manta_error;
 
-#define MANTA_ERROR_INIT {MANTA_OK, -1, {0}}
+#define MANTA_ERROR_INIT                                                                           \
+  {                                                                                                \
+    MANTA_OK, -1,                                                                                  \
+    {                                                                                              \
+      0                                                                                            \
+    }                                                                                              \
+  }
 
 /* Writes code and message (cut at the limit) and returns `st`, so that a failing function can end
  * in `return manta_error_set(err, MANTA_EIO, "open %s: %m", path)`. err may be NULL. */

@@ -4,8 +4,8 @@
  *
  * A trainer holds a group of workers on this host. `run` runs a train function on all of them and
  * gives back their return values; `run_start`/`run_next` do the same row by row. Calls on one
- * trainer come from one thread at a time, except manta_trainer_resize, _notice and _cancel, which any
- * thread may call. Callbacks run only on the thread inside run or next.
+ * trainer come from one thread at a time, except manta_trainer_resize, _notice and _cancel, which
+ * any thread may call. Callbacks run only on the thread inside run or next.
  */
 #ifndef MANTA_TRAINER_H
 #define MANTA_TRAINER_H
@@ -23,13 +23,13 @@ extern "C" {
 typedef struct manta_trainer manta_trainer;
 typedef struct manta_run manta_run;
 
-/* The aligned reports of one iteration. Borrowed: valid until the callback returns or until the next
- * call of manta_run_next. */
+/* The aligned reports of one iteration. Borrowed: valid until the callback returns or until the
+ * next call of manta_run_next. */
 typedef struct manta_rows {
-  int64_t iteration;       /* _training_iteration, from 1 */
-  int count;               /* ranks of the attempt that made them */
-  bool complete;           /* false: some rank has no row, and its entry is nil */
-  int64_t rewound_to;      /* >= 0 on the first rows after a revival: later ones seen before are void */
+  int64_t iteration;  /* _training_iteration, from 1 */
+  int count;          /* ranks of the attempt that made them */
+  bool complete;      /* false: some rank has no row, and its entry is nil */
+  int64_t rewound_to; /* >= 0 on the first rows after a revival: later ones seen before are void */
   const manta_value *rows; /* one map per rank */
 } manta_rows;
 
@@ -56,45 +56,52 @@ typedef struct manta_callbacks {
 
 /* {0} after .size means: every default. */
 typedef struct manta_trainer_config {
-  size_t size;                        /* filled by MANTA_TRAINER_CONFIG_INIT */
-  int workers;                        /* 0: MANTA_NUM_WORKERS, else 1 */
-  int min_workers;                    /* 0: 1. An elastic run goes on with this many after losses */
-  const char *name;                   /* of run directories; NULL: the program's name */
-  const char *logdir;                 /* NULL: MANTA_RESULTS, else ~/manta_results */
-  int max_retries;                    /* revivals after lost workers; 0: 3; -1: without end; -2: none */
-  bool retry_errors;                  /* also revive after the train function failed */
-  double step_timeout_s;              /* 0: never. A rank silent for longer counts as hung */
-  double grace_s;                     /* 0: 0.25. How long a survivor may take to leave its function */
-  double cpus_per_worker;             /* 0: counts as 1, soft. Else strict */
-  double gpus_per_worker;             /* 0: none. May be a fraction */
-  const manta_value *resources;       /* further named resources per worker: map of numbers, or NULL */
-  int threads_per_worker;             /* 0: cpus_per_worker, else 1; sets OMP_NUM_THREADS */
-  bool pin;                           /* pin every worker to cores of its own */
-  bool show_all_output;               /* show the output of every rank, not only of rank 0 */
-  bool quiet;                         /* print nothing */
-  int64_t log_limit;                  /* bytes kept of one rank's output; 0: 64 MiB */
-  const manta_value *config;          /* default config of every run; copied */
-  const manta_callbacks *callbacks;   /* array, used by every run; the table is copied */
+  size_t size;                  /* filled by MANTA_TRAINER_CONFIG_INIT */
+  int workers;                  /* 0: MANTA_NUM_WORKERS, else 1 */
+  int min_workers;              /* 0: 1. An elastic run goes on with this many after losses */
+  const char *name;             /* of run directories; NULL: the program's name */
+  const char *logdir;           /* NULL: MANTA_RESULTS, else ~/manta_results */
+  int max_retries;              /* revivals after lost workers; 0: 3; -1: without end; -2: none */
+  bool retry_errors;            /* also revive after the train function failed */
+  double step_timeout_s;        /* 0: never. A rank silent for longer counts as hung */
+  double grace_s;               /* 0: 0.25. How long a survivor may take to leave its function */
+  double cpus_per_worker;       /* 0: counts as 1, soft. Else strict */
+  double gpus_per_worker;       /* 0: none. May be a fraction */
+  const manta_value *resources; /* further named resources per worker: map of numbers, or NULL */
+  int threads_per_worker;       /* 0: cpus_per_worker, else 1; sets OMP_NUM_THREADS */
+  bool pin;                     /* pin every worker to cores of its own */
+  bool show_all_output;         /* show the output of every rank, not only of rank 0 */
+  bool quiet;                   /* print nothing */
+  int64_t log_limit;            /* bytes kept of one rank's output; 0: 64 MiB */
+  const manta_value *config;    /* default config of every run; copied */
+  const manta_callbacks *callbacks; /* array, used by every run; the table is copied */
   size_t callback_count;
 } manta_trainer_config;
-#define MANTA_TRAINER_CONFIG_INIT {sizeof(manta_trainer_config)}
+#define MANTA_TRAINER_CONFIG_INIT                                                                  \
+  {                                                                                                \
+    sizeof(manta_trainer_config)                                                                   \
+  }
 
 typedef struct manta_run_config {
   size_t size;                      /* filled by MANTA_RUN_CONFIG_INIT */
   const manta_value *config;        /* NULL: the trainer's. A map; copied */
   const manta_callbacks *callbacks; /* after the trainer's own */
   size_t callback_count;
-  const char *checkpoint;           /* directory of a checkpoint to begin from, or NULL */
-  int workers;                      /* 0: the trainer's */
-  int keep_last;                    /* checkpoints kept on disk; 0: 2; -1: all */
-  int keep_best;                    /* and so many with the best score; 0: none */
-  const char *score;                /* name of the reported metric that scores a checkpoint */
-  bool score_min;                   /* smaller is better */
-  bool strict_reports;              /* a rank that never reports is an error */
+  const char *checkpoint; /* directory of a checkpoint to begin from, or NULL */
+  int workers;            /* 0: the trainer's */
+  int keep_last;          /* checkpoints kept on disk; 0: 2; -1: all */
+  int keep_best;          /* and so many with the best score; 0: none */
+  const char *score;      /* name of the reported metric that scores a checkpoint */
+  bool score_min;         /* smaller is better */
+  bool strict_reports;    /* a rank that never reports is an error */
 } manta_run_config;
-#define MANTA_RUN_CONFIG_INIT {sizeof(manta_run_config)}
+#define MANTA_RUN_CONFIG_INIT                                                                      \
+  {                                                                                                \
+    sizeof(manta_run_config)                                                                       \
+  }
 
-/* --- Trainer -------------------------------------------------------------------------------------- */
+/* --- Trainer
+ * -------------------------------------------------------------------------------------- */
 
 /* Checks the config and gives a trainer (destroy it). Starts nothing. */
 MANTA_API manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_config *cfg,
@@ -114,7 +121,8 @@ MANTA_API manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn
 MANTA_API manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
                                                     const manta_value *arg, manta_value *result,
                                                     manta_error *err);
-/* Sets the number of workers: at once when idle, after the next checkpoint when a run is going on. */
+/* Sets the number of workers: at once when idle, after the next checkpoint when a run is going on.
+ */
 MANTA_API manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err);
 /* Asks the running function to save and return (as SIGTERM does). Async-signal-safe. */
 MANTA_API void manta_trainer_notice(manta_trainer *t);
@@ -138,7 +146,8 @@ MANTA_API manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf
 /* Process id of a rank, or -1. */
 MANTA_API int manta_trainer_pid(const manta_trainer *t, int rank);
 
-/* --- A run, row by row -------------------------------------------------------------------------------- */
+/* --- A run, row by row
+ * -------------------------------------------------------------------------------- */
 
 /* Starts a run and returns; one run at a time per trainer. The run must be closed. */
 MANTA_API manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn fn,

@@ -32,22 +32,22 @@ typedef enum manta_type {
   MANTA_MAP
 } manta_type;
 
-#define MANTA_VALUE_MAX_DEPTH 64           /* nesting of lists and maps, in every form */
+#define MANTA_VALUE_MAX_DEPTH 64            /* nesting of lists and maps, in every form */
 #define MANTA_VALUE_MAX_BYTES (1024u << 20) /* of one string, and of a whole encoded value */
 
 typedef struct manta_value manta_value;
 typedef struct manta_pair manta_pair;
 
 struct manta_value {
-  uint8_t type;  /* manta_type */
-  uint8_t flags; /* private */
-  uint16_t zero; /* private */
+  uint8_t type;   /* manta_type */
+  uint8_t flags;  /* private */
+  uint16_t zero;  /* private */
   uint32_t count; /* bytes of a string, items of a list, pairs of a map */
   union {
     bool b;
     int64_t i;
     double r;
-    const char *s;     /* STRING: NUL-terminated; BYTES: count bytes */
+    const char *s;      /* STRING: NUL-terminated; BYTES: count bytes */
     manta_value *items; /* LIST */
     manta_pair *pairs;  /* MAP, in order of insertion */
   } u;
@@ -113,7 +113,8 @@ MANTA_API void manta_value_move(manta_value *dst, manta_value *src);
 /* Frees what is owned; v becomes {0}. Twice is harmless. NULL is fine. */
 MANTA_API void manta_value_fini(manta_value *v);
 
-/* --- Reading ------------------------------------------------------------------------------------ */
+/* --- Reading ------------------------------------------------------------------------------------
+ */
 
 /* The value under `key`, borrowed, or NULL if there is none or `map` is no map (or NULL). The first
  * one, where a map that was unpacked has the key twice. */
@@ -130,7 +131,8 @@ MANTA_API const char *manta_value_as_string(const manta_value *v, const char *df
  * -0.0. */
 MANTA_API bool manta_value_equal(const manta_value *a, const manta_value *b);
 
-/* --- JSON ------------------------------------------------------------------------------------------ */
+/* --- JSON
+ * ------------------------------------------------------------------------------------------ */
 
 /* Gives the JSON text of `v` in *out (NUL-terminated; free it with manta_free). Reals are written
  * with the fewest digits that read back the same; NaN and infinities as NaN, Infinity, -Infinity;
@@ -146,15 +148,16 @@ MANTA_API manta_status manta_value_to_json(const manta_value *v, int indent, cha
 MANTA_API manta_status manta_value_from_json(manta_value *out, const char *text, size_t len,
                                              manta_error *err);
 
-/* --- MessagePack ------------------------------------------------------------------------------------ */
+/* --- MessagePack
+ * ------------------------------------------------------------------------------------ */
 
 /* Gives the MessagePack bytes of `v` in *out (free with manta_free) and their number in *len. */
 MANTA_API manta_status manta_value_pack(const manta_value *v, void **out, size_t *len,
                                         manta_error *err);
 /* Reads exactly one value out of `len` bytes into `out`, which owns the result (on failure it is as
- * it was; it must be {0} or a valid value). Anything left over is MANTA_EPROTO, and so are extension
- * types, integers past INT64_MAX, and keys that are no string or hold a NUL. MANTA_ETOOBIG past a
- * limit. */
+ * it was; it must be {0} or a valid value). Anything left over is MANTA_EPROTO, and so are
+ * extension types, integers past INT64_MAX, and keys that are no string or hold a NUL.
+ * MANTA_ETOOBIG past a limit. */
 MANTA_API manta_status manta_value_unpack(manta_value *out, const void *bytes, size_t len,
                                           manta_error *err);
 

@@ -24,7 +24,11 @@ void *manta__malloc(size_t n)
 
 void *manta__calloc(size_t n, size_t size)
 {
-  return starve() ? NULL : calloc(n ? n : 1, size ? size : 1);
+  // Asked here and not of calloc, which a sanitizer makes abort.
+  size_t total;
+  if (starve() || __builtin_mul_overflow(n, size, &total))
+    return NULL;
+  return calloc(1, total ? total : 1);
 }
 
 void *manta__realloc(void *p, size_t n)

@@ -2,8 +2,8 @@
  *
  * base/alloc.h - the only door to the heap.
  *
- * Tests starve any constructor through manta__alloc_fail_after: the n-th allocation from now on fails,
- * once, in the calling thread.
+ * Tests starve any constructor through manta__alloc_fail_after: the n-th allocation from now on
+ * fails, once, in the calling thread.
  */
 #ifndef MANTA_BASE_ALLOC_H
 #define MANTA_BASE_ALLOC_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base/buf.h - a growing byte buffer that is born with its limit. {0} is an empty buffer of limit 0.
+ * base/buf.h - a growing byte buffer that is born with its limit. {0} is an empty buffer of limit
+ * 0.
  */
 #ifndef MANTA_BASE_BUF_H
 #define MANTA_BASE_BUF_H

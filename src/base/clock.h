@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base/clock.h - time. Deadlines are absolute, monotonic, in nanoseconds, and are passed down whole.
+ * base/clock.h - time. Deadlines are absolute, monotonic, in nanoseconds, and are passed down
+ * whole.
  */
 #ifndef MANTA_BASE_CLOCK_H
 #define MANTA_BASE_CLOCK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base/ident.h - who a message, row, snapshot or record belongs to. Whatever carries an older attempt
- * than the current one is dropped.
+ * base/ident.h - who a message, row, snapshot or record belongs to. Whatever carries an older
+ * attempt than the current one is dropped.
  */
 #ifndef MANTA_BASE_IDENT_H
 #define MANTA_BASE_IDENT_H

@@ -11,6 +11,7 @@
  *     be written) is a map like any other.
  * (4) Text is independent of the locale that the program runs in.
  */
+#include <float.h>
 #include <jansson.h>
 #include <locale.h>
 #include <math.h>
@@ -158,7 +159,8 @@ static manta_status put_real(manta__buf *b, double r)
     return manta__buf_puts(b, ".0");
   }
   int n = 0;
-  for (int digits = 15; digits <= 17; digits++) {
+  // 15 digits are never too many for a normal number; a subnormal one has fewer to give.
+  for (int digits = fabs(r) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
     n = snprintf(text, sizeof text, "%.*g", digits, r);
     if (strtod(text, NULL) == r)
       break;
@@ -333,17 +335,17 @@ static int column_of(const json_error_t *e, const char *s, size_t n)
 {
   size_t line = 0, at = 0, marks = 0, here = 0;
   const struct word *w;
-  for (int k = 1; k < e->line; k++) {
+  for (int k = 1; k < e->line && line < n; k++) {
     const char *end = memchr(s + line, '\n', n - line);
     line = end ? (size_t)(end - s) + 1 : n;
   }
-  while ((w = next_word(s, n, &at)) && at + marks * MARK_GROWS < (size_t)e->position) {
-    marks++;
+  while ((w = next_word(s, n, &at))) {
     here += at >= line;
     at += strlen(w->text);
+    if (at + ++marks * MARK_GROWS > (size_t)e->position)
+      return e->column - (int)((here - 1) * MARK_GROWS); // at fault is this word, or what is before
   }
-  int shift = (int)(here * MARK_GROWS);
-  return e->column > shift ? e->column - shift : e->column;
+  return e->column - (int)(here * MARK_GROWS);
 }
 
 /* --- Reading --------------------------------------------------------------------------------- */

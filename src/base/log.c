@@ -42,8 +42,9 @@ void manta_set_log(manta_log_fn fn, void *ctx)
 static void to_stderr(manta_log_level level, const char *text)
 {
   char line[2048];
-  int n = snprintf(line, sizeof line, "manta: %s%s%s\n", level == MANTA_LOG_INFO ? "" : names[level],
-                   level == MANTA_LOG_INFO ? "" : ": ", text);
+  int n =
+      snprintf(line, sizeof line, "manta: %s%s%s\n", level == MANTA_LOG_INFO ? "" : names[level],
+               level == MANTA_LOG_INFO ? "" : ": ", text);
   if (n >= (int)sizeof line) {
     n = sizeof line;
     line[n - 1] = '\n';

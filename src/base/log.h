@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * base/log.h - manta's own messages. Lower case, no trailing dot or newline; %m after a system call.
- * error: cannot go on. warn: went on. info: what an operator wants to see once. debug: per object.
- * MANTA_LOG=error|warn|info|debug sets what is shown (default warn).
+ * base/log.h - manta's own messages. Lower case, no trailing dot or newline; %m after a system
+ * call. error: cannot go on. warn: went on. info: what an operator wants to see once. debug: per
+ * object. MANTA_LOG=error|warn|info|debug sets what is shown (default warn).
  */
 #ifndef MANTA_BASE_LOG_H
 #define MANTA_BASE_LOG_H

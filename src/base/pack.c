@@ -2,8 +2,8 @@
  *
  * base/pack.c - manta_value to MessagePack and back.
  *
- * Writing: the exact size first, then the bytes without a check. Each number and each length takes
- * its shortest form, reals always 8 bytes.
+ * Writing: into the room at hand if the value fits, else the exact size first, then the bytes. Each
+ * number and each length takes its shortest form, reals always 8 bytes.
  * Reading, in two walks over the bytes: `scan` checks everything and adds up what the tree needs,
  * `build` fills one block of that size.
  * (1) Nothing is allocated before all bytes have been seen, so a claimed count costs nothing.
@@ -131,8 +131,13 @@ static uint8_t *pack_bytes(uint8_t *p, const char *s, uint32_t n)
   return put_bytes(p, s, n);
 }
 
-uint8_t *manta__pack_into(uint8_t *p, const manta_value *v)
+// Writes v below `end`, or gives NULL when `depth` or the room is used up; may leave the last few
+// bytes of room unused, since heads are not measured one by one.
+static uint8_t *write_value(uint8_t *p, uintptr_t end, const manta_value *v, int depth)
 {
+  size_t n, room = end - (uintptr_t)p;
+  if (room < 9 || (v->type >= MANTA_LIST && depth == 0))
+    return NULL;
   switch (v->type) {
   case MANTA_BOOL:
     *p = v->u.b ? 0xc3 : 0xc2;
@@ -142,26 +147,33 @@ uint8_t *manta__pack_into(uint8_t *p, const manta_value *v)
   case MANTA_REAL:
     return manta__pack_real(p, v->u.r);
   case MANTA_STRING:
-    return manta__pack_string(p, v->u.s, v->count);
+    return room - 5 < v->count ? NULL : manta__pack_string(p, v->u.s, v->count);
   case MANTA_BYTES:
-    return pack_bytes(p, v->u.s, v->count);
+    return room - 5 < v->count ? NULL : pack_bytes(p, v->u.s, v->count);
   case MANTA_LIST:
     p = manta__pack_list(p, v->count);
-    for (uint32_t i = 0; i < v->count; i++)
-      p = manta__pack_into(p, &v->u.items[i]);
+    for (uint32_t i = 0; p && i < v->count; i++)
+      p = write_value(p, end, &v->u.items[i], depth - 1);
     return p;
   case MANTA_MAP:
     p = manta__pack_map(p, v->count);
-    for (uint32_t i = 0; i < v->count; i++) {
-      const char *key = v->u.pairs[i].key;
-      p = manta__pack_string(p, key, (uint32_t)strlen(key));
-      p = manta__pack_into(p, &v->u.pairs[i].value);
+    for (uint32_t i = 0; p && i < v->count; i++) {
+      n = strlen(v->u.pairs[i].key);
+      if (n > UINT32_MAX || end - (uintptr_t)p < n + 5)
+        return NULL;
+      p = manta__pack_string(p, v->u.pairs[i].key, (uint32_t)n);
+      p = write_value(p, end, &v->u.pairs[i].value, depth - 1);
     }
     return p;
   default:
     *p = 0xc0;
     return p + 1;
   }
+}
+
+uint8_t *manta__pack_into(uint8_t *p, const manta_value *v)
+{
+  return write_value(p, UINTPTR_MAX, v, MANTA_VALUE_MAX_DEPTH);
 }
 
 /* --- How much will be written ---------------------------------------------------------------- */
@@ -243,29 +255,45 @@ static manta_status measure(const manta_value *v, size_t *total, manta_error *er
                          MANTA_VALUE_MAX_DEPTH);
 }
 
+// A row of a report fits into the room that is there, so the walk that measures is left out.
+static size_t try_into(void *p, size_t room, const manta_value *v)
+{
+  room = room > MANTA_VALUE_MAX_BYTES ? MANTA_VALUE_MAX_BYTES : room;
+  uint8_t *end = write_value(p, (uintptr_t)p + room, v, MANTA_VALUE_MAX_DEPTH);
+  return end ? (size_t)(end - (uint8_t *)p) : 0;
+}
+
 manta_status manta__pack_append(manta__buf *b, const manta_value *v, manta_error *err)
 {
-  size_t n;
-  MANTA_TRY(measure(v, &n, err));
-  manta_status st = manta__buf_reserve(b, n);
-  if (st == MANTA_ETOOBIG)
-    return manta_error_set(err, st, "value of %zu bytes does not fit: %zu of %zu bytes are taken",
-                           n, b->len, b->limit);
-  if (st < 0)
-    return manta_error_set(err, st, "no memory for a packed value of %zu bytes", n);
-  manta__pack_into(b->data + b->len, v);
+  size_t n = b->cap > b->len ? try_into(b->data + b->len, b->cap - b->len, v) : 0;
+  if (n == 0) {
+    MANTA_TRY(measure(v, &n, err));
+    manta_status st = manta__buf_reserve(b, n);
+    if (st == MANTA_ETOOBIG)
+      return manta_error_set(err, st, "value of %zu bytes does not fit: %zu of %zu bytes are taken",
+                             n, b->len, b->limit);
+    if (st < 0)
+      return manta_error_set(err, st, "no memory for a packed value of %zu bytes", n);
+    manta__pack_into(b->data + b->len, v);
+  }
   b->len += n;
   return MANTA_OK;
 }
 
 manta_status manta_value_pack(const manta_value *v, void **out, size_t *len, manta_error *err)
 {
-  size_t n;
-  MANTA_TRY(measure(v, &n, err));
+  uint8_t row[512];
+  size_t n = try_into(row, sizeof row, v);
+  bool small = n > 0;
+  if (!small)
+    MANTA_TRY(measure(v, &n, err));
   uint8_t *p = manta__malloc(n);
   if (!p)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a packed value of %zu bytes", n);
-  manta__pack_into(p, v);
+  if (small)
+    memcpy(p, row, n);
+  else
+    manta__pack_into(p, v);
   *out = p;
   *len = n;
   return MANTA_OK;

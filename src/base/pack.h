@@ -2,9 +2,9 @@
  *
  * base/pack.h - MessagePack straight into memory, for the report path.
  *
- * A codec of our own: it reads straight into manta_value with our limits (msgpack-c allocates what a
- * count claims before it has seen the bytes) and writes without a call per byte. The tests and the
- * fuzz target compare it with msgpack-c.
+ * A codec of our own: it reads straight into manta_value with our limits (msgpack-c allocates what
+ * a count claims before it has seen the bytes) and writes without a call per byte. The tests and
+ * the fuzz target compare it with msgpack-c.
  */
 #ifndef MANTA_BASE_PACK_H
 #define MANTA_BASE_PACK_H
@@ -26,8 +26,8 @@ uint8_t *manta__pack_int(uint8_t *p, int64_t i);
 uint8_t *manta__pack_real(uint8_t *p, double r);
 uint8_t *manta__pack_string(uint8_t *p, const char *s, uint32_t n);
 
-/* Reads one value; *used (may be NULL) gets its length. One allocation for the whole tree. `out` must
- * be {0} or a valid value; on failure it is as it was. */
+/* Reads one value; *used (may be NULL) gets its length. One allocation for the whole tree. `out`
+ * must be {0} or a valid value; on failure it is as it was. */
 manta_status manta__unpack(manta_value *out, const void *bytes, size_t len, size_t *used,
                            manta_error *err);
 

@@ -12,10 +12,9 @@ struct row {
 
 static const struct row *find(manta_status st)
 {
-  static const struct row rows[] = {
-      {MANTA_OK, MANTA_HARM_NONE, "OK", "success"},
+  static const struct row rows[] = {{MANTA_OK, MANTA_HARM_NONE, "OK", "success"},
 #define ROW(name, code, harm, text) {MANTA_##name, MANTA_HARM_##harm, #name, text},
-      MANTA_STATUS_MAP(ROW)
+                                    MANTA_STATUS_MAP(ROW)
 #undef ROW
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

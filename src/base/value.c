@@ -79,10 +79,8 @@ static manta_status replace(manta_value *v, manta_value with)
 
 void manta_value_move(manta_value *dst, manta_value *src)
 {
-  if (dst == src)
-    return;
   manta_value v = *src;
-  *src = (manta_value){0};
+  *src = (manta_value){0}; // before dst is freed: the two may be one, or src lie within dst
   replace(dst, v);
 }
 

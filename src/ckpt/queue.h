@@ -4,9 +4,9 @@
  *
  * A pure state machine, run by the agent; it touches no slot itself but says what to do.
  * (1) A write that has begun always finishes.
- * (2) A snapshot that waits is dropped when a newer one arrives, unless retention would keep it for its
- *     score (`wanted`); the newest is never dropped.
- * (3) The newest snapshot's slot is never freed, written or not: it serves restores.
+ * (2) A snapshot that waits is dropped when a newer one arrives, unless retention would keep it for
+ * its score (`wanted`); the newest is never dropped. (3) The newest snapshot's slot is never freed,
+ * written or not: it serves restores.
  */
 #ifndef MANTA_CKPT_QUEUE_H
 #define MANTA_CKPT_QUEUE_H
@@ -28,12 +28,16 @@ struct manta__snapq {
 
 /* What to do now. Each is a bit mask of slots; at most one of write. */
 struct manta__snapq_do {
-  int write;         /* start writing this slot, or -1 */
-  unsigned free;     /* give these back to the worker */
-  int dropped;       /* how many of them were never written */
+  int write;     /* start writing this slot, or -1 */
+  unsigned free; /* give these back to the worker */
+  int dropped;   /* how many of them were never written */
 };
 
 void manta__snapq_init(struct manta__snapq *q);
+/* A slot has a new snapshot. The slot must be one that was given back, or the newest if it is
+ * written and was RETIRED (its worker replaces it then): so a slot that is handed out for loading
+ * before it is written is moved to RETIRED only once it is. A slot that waits or is being written
+ * is ignored. */
 struct manta__snapq_do manta__snapq_ready(struct manta__snapq *q, int slot, bool wanted);
 /* A write ended, well or not (a failed newest is not tried again by itself). */
 struct manta__snapq_do manta__snapq_written(struct manta__snapq *q, int slot);

@@ -2,8 +2,9 @@
  *
  * ckpt/slot.h - a snapshot in shared memory.
  *
- * A slot is a memfd of sealed size: one page of meta data, then the bytes of a safetensors file, then
- * the packed small value. The saving rank has three of them; the agent and the driver hold dups.
+ * A slot is a memfd of sealed size: one page of meta data, then the bytes of a safetensors file,
+ * then the packed small value. The saving rank has three of them; the agent and the driver hold
+ * dups.
  *
  *   FREE ──worker──► FILLING ──worker──► READY ──agent──► WRITING ──agent──► READY or FREE
  *                                          └──agent──► FREE (superseded)   └──► RETIRED
@@ -53,18 +54,32 @@ struct manta__slot_meta {
 };
 static_assert(sizeof(struct manta__slot_meta) <= MANTA__SLOT_META, "fits its page");
 
-/* --- The saving worker's side ---------------------------------------------------------------------- */
+/* --- The saving worker's side
+ * ---------------------------------------------------------------------- */
 
 /* One slot as its worker holds it. fd < 0: not made yet. */
 struct manta__slot {
   int fd;
-  bool announced; /* the agent has its descriptor */
+  bool announced; /* the agent has its descriptor; false again when it was replaced */
   struct manta__slot_meta *meta; /* the whole slot is mapped from here */
+  uint64_t capacity; /* what is mapped: the word in the meta page is for others to read */
 };
 
+/* Makes a slot of `capacity` bytes (whole pages): FREE, sealed, every page in memory and mapped.
+ * The mapping does not reach forked children. */
+manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err);
+/* Unmaps and closes; the slot is empty again. Twice is harmless. */
+void manta__slot_drop(struct manta__slot *s);
+/* Sleeps while *word is `value`, at most `ms` milliseconds; wakes who sleeps there. */
+void manta__slot_wait(const _Atomic uint32_t *word, uint32_t value, int ms);
+void manta__slot_wake(_Atomic uint32_t *word);
+
+/* One thread at a time. A forked child may only call fini. */
 struct manta__slots {
   struct manta__slot slot[MANTA__SLOTS];
-  struct manta__slots_warmer *warmer; /* the thread that makes the other slots warm after the first save */
+  struct manta__slots_warmer *warmer; /* makes further slots warm, behind a save */
+  struct manta__layout *layout;       /* of the last state */
+  int owner;                          /* the process that made the slots */
 };
 
 /* What goes along with a state. */
@@ -76,10 +91,10 @@ struct manta__snapshot {
   double score;
 };
 
-/* Copies `state` into a free slot (made or grown as needed, pre-faulted) and marks it READY; gives its
- * index. Waits for a free slot until `by`; `stop` (may be NULL) is polled while waiting and ends the
- * wait with the failure it returns. MANTA_EINVAL names a tensor that makes no sense (bad shape, name
- * twice, NULL data); nothing has changed then. */
+/* Copies `state` into a free slot (made or grown as needed, pre-faulted) and marks it READY; gives
+ * its index. Waits for a free slot until `by`; `stop` (may be NULL) is polled while waiting and
+ * ends the wait with the failure it returns. MANTA_EINVAL names a tensor that makes no sense (bad
+ * shape, name twice, NULL data); nothing has changed then. */
 manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
                                const struct manta__snapshot *snap, int64_t by,
                                manta_status (*stop)(void *ctx, manta_error *err), void *ctx,
@@ -87,11 +102,18 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
 void manta__slots_init(struct manta__slots *s);
 void manta__slots_fini(struct manta__slots *s);
 
-/* --- Those who hold a dup --------------------------------------------------------------------------- */
+/* --- Those who hold a dup
+ * --------------------------------------------------------------------------- */
 
-/* Maps the meta page of a slot (shared, writable); checks magic and size. Unmap with munmap of
- * MANTA__SLOT_META bytes. */
+/* Maps the meta page of a slot (shared, writable) after checking seals, size, magic and, where
+ * there is content, that it lies within the slot. Unmap with munmap of MANTA__SLOT_META bytes. */
 manta_status manta__slot_map_meta(int fd, struct manta__slot_meta **out, manta_error *err);
+/* Maps a whole slot read-only. A page that is shared can change after it was checked, so what was
+ * checked is copied: *copy holds it, and only *copy may be believed. Unmap with munmap of *size. */
+manta_status manta__slot_map(int fd, const uint8_t **base, size_t *size,
+                             struct manta__slot_meta *copy, manta_error *err);
+/* True if there is content: READY, WRITING or RETIRED. */
+bool manta__slot_filled(uint32_t state);
 /* Moves the state, waking a waiting worker if it becomes FREE; false if it was not `from`. */
 bool manta__slot_move(struct manta__slot_meta *m, uint32_t from, uint32_t to);
 

@@ -4,11 +4,11 @@
  *
  *   checkpoints/000012/   state.safetensors  value.msgpack  manifest.json
  *
- * (1) A manifest appears, by rename, only after every file it names is fsync'd, and run.log is synced
- *     up to the snapshot's iteration.
- * (2) Readers look at manifests only; a directory without a valid one does not exist.
- * (3) Deletion removes the manifest first (and syncs), the files after.
- * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what it made.
+ * (1) A manifest appears, by rename, only after every file it names is fsync'd, and run.log is
+ * synced up to the snapshot's iteration. (2) Readers look at manifests only; a directory without a
+ * valid one does not exist. (3) Deletion removes the manifest first (and syncs), the files after.
+ * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what it
+ * made.
  */
 #ifndef MANTA_CKPT_STORE_H
 #define MANTA_CKPT_STORE_H
@@ -21,6 +21,7 @@
 struct manta__retention {
   int keep_last, keep_best;
   bool score_min;
+  double lock_wait_s; /* for another process that still writes there; 0: it is not waited for */
 };
 
 /* A checkpoint on disk, as its manifest says. */
@@ -48,8 +49,10 @@ manta_status manta__manifest_parse(struct manta__manifest *out, const char *text
 
 typedef struct manta__store manta__store;
 
-/* rundir: descriptor of the run directory (dup'ed). Makes checkpoints/, removes leftovers of writes that
- * did not finish, reads the manifests that are there. */
+/* rundir: descriptor of the run directory (dup'ed). Makes checkpoints/, removes leftovers of writes
+ * that did not finish (unless another process has the store open: they may be its own), reads the
+ * manifests that are there. A directory whose manifest is damaged is warned about, left alone and
+ * not counted. */
 manta_status manta__store_open(manta__store **out, int rundir, const struct manta__retention *keep,
                                manta_error *err);
 void manta__store_close(manta__store *s);
@@ -57,27 +60,30 @@ void manta__store_close(manta__store *s);
 /* Writes the files of the snapshot in `slot_fd` and syncs them; no manifest yet. */
 manta_status manta__store_write(manta__store *s, int slot_fd, struct manta__manifest *out,
                                 manta_error *err);
-/* The manifest, by rename; then retention deletes what it does not keep. */
-manta_status manta__store_commit(manta__store *s, const struct manta__manifest *m, manta_error *err);
-/* Takes back what manta__store_write wrote. */
+/* The manifest, by rename; then retention deletes what it does not keep. Commits come in the order
+ * of the writes. If it fails (MANTA_EINVAL apart), what was written is discarded. */
+manta_status manta__store_commit(manta__store *s, const struct manta__manifest *m,
+                                 manta_error *err);
+/* Takes back what manta__store_write wrote; twice is harmless. */
 void manta__store_discard(manta__store *s, const struct manta__manifest *m);
 /* Would retention keep a snapshot with this score for its score (not for its age)? */
 bool manta__retention_wants(const manta__store *s, bool has_score, double score);
 
-/* All manifests under rundir/checkpoints, oldest first (manta_free the array). Invalid ones are left
- * out, each with a warning that names the file. verify: also hash every file. */
+/* All manifests under rundir/checkpoints, oldest first (manta_free the array). Invalid ones are
+ * left out, each with a warning that names the file. verify: also hash every file. */
 manta_status manta__store_list(int rundir, bool verify, struct manta__manifest **out, size_t *count,
                                manta_error *err);
-/* The newest usable checkpoint as a directory descriptor, verified; an unusable one is warned about and
- * the one before it taken. MANTA_ENOENT if there is none. */
+/* The newest usable checkpoint as a directory descriptor, verified; an unusable one is warned about
+ * and the one before it taken. MANTA_ENOENT if there is none. */
 manta_status manta__store_newest(int rundir, int *dir_out, struct manta__manifest *m_out,
                                  manta_error *err);
 /* The best kept by score; MANTA_ENOENT if none has one. */
 manta_status manta__store_best(int rundir, bool score_min, struct manta__manifest *m_out,
                                manta_error *err);
 
-/* Opens a checkpoint out of a slot's memfd or a checkpoint directory's descriptor (dup'ed as needed).
- * Maps read-only. */
-manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify, manta_error *err);
+/* Opens a checkpoint out of a slot's memfd or a checkpoint directory's descriptor (dup'ed as
+ * needed). Maps read-only. verify: as in manta_checkpoint_open; a slot has no hashes to compare. */
+manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
+                                       manta_error *err);
 
 #endif

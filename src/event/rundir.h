@@ -13,30 +13,35 @@
 
 /* Makes the next numbered directory for `name` (characters outside [A-Za-z0-9._-] become '-') under
  * logdir. Race-free between processes. Gives its descriptor and its absolute path (manta_free). */
-manta_status manta__rundir_create(const char *logdir, const char *name, int *fd_out, char **path_out,
-                                  manta_error *err);
+manta_status manta__rundir_create(const char *logdir, const char *name, int *fd_out,
+                                  char **path_out, manta_error *err);
 /* The default logdir: MANTA_RESULTS, else ~/manta_results. manta_free it. */
 manta_status manta__rundir_default(char **out, manta_error *err);
 
 /* Finds the run a user means: a path, or the name (or a unique end or beginning of the name) of a
- * directory in the default logdir, or NULL or "latest" for the newest. Gives descriptor and absolute
- * path. MANTA_ENOENT says where it looked; an ambiguous name lists the candidates. */
+ * directory in the default logdir, or NULL or "latest" for the newest. Gives descriptor and
+ * absolute path. MANTA_ENOENT says where it looked; an ambiguous name lists the candidates. */
 manta_status manta__rundir_find(const char *what, int *fd_out, char **path_out, manta_error *err);
 
 /* What a run's log says, put together: rewinds applied, duplicate records dropped. {0} is empty. */
 struct manta__run_summary {
-  char *path;           /* absolute */
+  char *path; /* absolute */
   uint64_t id;
-  manta_value start;    /* payload of EV_RUN */
-  enum { MANTA__RUN_EMPTY, MANTA__RUN_GOING, MANTA__RUN_DONE, MANTA__RUN_FAILED } state; /* GOING: no finish */
-  manta_value finish;   /* payload of EV_FINISH, or nil */
+  manta_value start; /* payload of EV_RUN */
+  enum manta__run_state {
+    MANTA__RUN_EMPTY, /* no record */
+    MANTA__RUN_GOING, /* no finish, or an attempt began after it */
+    MANTA__RUN_DONE,
+    MANTA__RUN_FAILED
+  } state;
+  manta_value finish; /* payload of EV_FINISH, or nil */
   int attempts, world, lost;
-  int64_t iteration;    /* newest row of rank 0 that is not void */
-  int64_t rows;         /* rows that count, all ranks */
-  manta_value last;     /* that row, or nil */
-  manta_value ckpt;     /* payload of the newest EV_CKPT, or nil */
+  int64_t iteration;        /* newest row of rank 0 that is not void */
+  int64_t rows;             /* rows that count, all ranks */
+  manta_value last;         /* that row, or nil */
+  manta_value ckpt;         /* payload of the newest EV_CKPT, or nil */
   int64_t begin_ns, end_ns; /* wall clock of the first and the last record */
-  int64_t torn;         /* bytes of a torn tail */
+  int64_t torn;             /* bytes of a torn tail */
 };
 manta_status manta__run_summary_read(struct manta__run_summary *out, int dirfd, const char *path,
                                      manta_error *err);

@@ -19,6 +19,8 @@
 #include "sys/runtime.h"
 #include "sys/sock.h"
 
+#define REAP_S 0.5
+
 // --- links --------------------------------------------------------------------------------------
 
 static void link_events(struct link *l);
@@ -72,7 +74,8 @@ static void link_events(struct link *l)
   uv_poll_start(&l->poll, UV_READABLE | (manta__conn_pending(l->conn) ? UV_WRITABLE : 0), on_link);
 }
 
-struct link *agent_link(struct agent *a, int sock, void (*on_msg)(struct link *, struct manta__msg *),
+struct link *agent_link(struct agent *a, int sock,
+                        void (*on_msg)(struct link *, struct manta__msg *),
                         void (*on_end)(struct link *), void *owner, manta_error *err)
 {
   struct link *l = manta__calloc(1, sizeof *l);
@@ -129,7 +132,8 @@ void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
 
 // --- timers -------------------------------------------------------------------------------------
 
-uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb, void *data)
+uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb,
+                        void *data)
 {
   uv_timer_t *t = manta__calloc(1, sizeof *t);
   if (!t)
@@ -170,6 +174,14 @@ struct group *agent_group(struct agent *a, uint32_t id, bool make)
   return g;
 }
 
+bool agent_group_alive(const struct group *g)
+{
+  for (const struct worker *w = g->workers; w; w = w->next)
+    if (w->state != WORKER_GONE)
+      return true;
+  return agent_snap_busy(g);
+}
+
 static void group_free(struct group *g)
 {
   for (struct group **p = &g->agent->groups; *p; p = &(*p)->next)
@@ -180,7 +192,7 @@ static void group_free(struct group *g)
   agent_attempt_leave(g);
   agent_timer_stop(&g->health);
   agent_output_close_files(g);
-  agent_unlink(g->writer);
+  agent_snap_run_ended(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
   manta__free(g->path);
@@ -191,7 +203,7 @@ static void group_free(struct group *g)
 void agent_group_ended(struct group *g)
 {
   struct agent *a = g->agent;
-  if (g->disband && !g->workers && !agent_snap_busy(g)) {
+  if (g->disband && !agent_group_alive(g)) {
     if (g->settle.kind)
       agent_settle(g, NULL);
     group_free(g);
@@ -256,10 +268,9 @@ static void hello(struct agent *a, struct manta__msg *m)
   struct manta__ledger_totals t = {0};
   if (a->ledger)
     manta__ledger_totals(a->ledger, &t);
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION), MANTA_KV_INT("pid", getpid()),
-                MANTA_KV_STR("host", a->host), MANTA_KV_REAL("cpus", t.cpus),
-                MANTA_KV_REAL("gpus", t.gpus));
+  manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
+                            MANTA_KV_INT("pid", getpid()), MANTA_KV_STR("host", a->host),
+                            MANTA_KV_REAL("cpus", t.cpus), MANTA_KV_REAL("gpus", t.gpus));
   struct manta__msg out = {.kind = MANTA__M_HELLO, .flags = MANTA__FRAME_REPLY, .call = m->call};
   agent_send_value(a->driver, &out, &v);
 }
@@ -282,8 +293,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     agent_program(a, m);
     return;
   }
-  struct group *g = agent_group(a, m->group, m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
-                                                 m->kind == MANTA__M_ATTEMPT);
+  struct group *g = agent_group(a, m->group,
+                                m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
+                                    m->kind == MANTA__M_ATTEMPT);
   if (!g)
     return;
   switch (m->kind) {
@@ -320,18 +332,35 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
 
 // --- the end ------------------------------------------------------------------------------------
 
+// Zygotes die with their lifelines; not every init reaps what is left to it.
+static void reap_children(void)
+{
+  int64_t by = manta__deadline(REAP_S);
+  while (manta__now() < by) {
+    pid_t pid = waitpid(-1, NULL, WNOHANG);
+    if (pid < 0)
+      return;
+    if (pid == 0)
+      usleep(200);
+  }
+}
+
 _Noreturn static void leave(struct agent *a)
 {
   agent_door_close(a->door);
   agent_zygotes_end(a);
-  _exit(0); // nothing is left that the kernel does not take back
+  for (struct group *g = a->groups; g; g = g->next)
+    agent_unlink(g->writer);
+  uv_run(&a->loop, UV_RUN_NOWAIT); // closes what was given up: the writers see the end
+  reap_children();
+  _exit(0);
 }
 
 // True while something must still happen before the agent may go.
 static bool busy(struct agent *a)
 {
   for (struct group *g = a->groups; g; g = g->next)
-    if (g->workers || agent_snap_busy(g))
+    if (agent_group_alive(g))
       return true;
   return false;
 }

@@ -2,12 +2,12 @@
  *
  * group/agent.h - the supervisor of one driver on one host: its parts and what they share.
  *
- * The agent starts zygotes, has them fork workers, holds the shared segments, sees every death, keeps
- * the accounts of resources, and passes messages between driver and workers without looking into them.
- * (1) It never waits: everything is an event of its loop. Only the threads that watch lives block.
- * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
- * (3) When its driver is gone it ends the workers at once, lets the writer finish the newest snapshot
- *     (at most AGENT_LAST_WRITE_S), and leaves.
+ * The agent starts zygotes, has them fork workers, holds the shared segments, sees every death,
+ * keeps the accounts of resources, and passes messages between driver and workers without looking
+ * into them. (1) It never waits: everything is an event of its loop. Only the threads that watch
+ * lives block. (2) It does no file I/O but the workers' logs; checkpoints are written by a child,
+ * the writer. (3) When its driver is gone it ends the workers at once, lets the writer finish the
+ * newest snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
  * agent.c          the loop, the driver's messages, the end
  * agent_zygote.c   programs and their zygotes
@@ -49,7 +49,8 @@ struct link {
   uv_poll_t poll;
   bool polling, closing;
   void (*on_msg)(struct link *l, struct manta__msg *m);
-  void (*on_end)(struct link *l); /* the other end is gone; called once, the link is closed already */
+  void (*on_end)(
+      struct link *l); /* the other end is gone; called once, the link is closed already */
   void *owner;
 };
 
@@ -87,7 +88,8 @@ struct worker {
   pid_t zygote_pid; /* who reports its end; another zygote may have taken its place */
   struct link *link;
   uv_poll_t *pidfd_poll;
-  uv_timer_t *last_words; /* limit for the end of a worker that was told to, or whose status is late */
+  uv_timer_t
+      *last_words; /* limit for the end of a worker that was told to, or whose status is late */
   struct output *output;
   struct manta__grant *grant;
   pthread_t watcher;
@@ -154,7 +156,8 @@ struct agent {
 
 /* agent.c */
 int manta__agent_main(int conn, char *const argv[]);
-struct link *agent_link(struct agent *a, int sock, void (*on_msg)(struct link *, struct manta__msg *),
+struct link *agent_link(struct agent *a, int sock,
+                        void (*on_msg)(struct link *, struct manta__msg *),
                         void (*on_end)(struct link *), void *owner, manta_error *err);
 void agent_unlink(struct link *l); /* closes; no callback comes any more. NULL is fine */
 /* Sends, and polls for writing while something is queued. A broken link is noticed by its poll. */
@@ -163,10 +166,12 @@ void agent_send_value(struct link *l, const struct manta__msg *m, manta_value *v
 void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 struct group *agent_group(struct agent *a, uint32_t id, bool make);
-void agent_group_ended(struct group *g); /* its last worker is gone */
+bool agent_group_alive(const struct group *g); /* a worker lives, or a snapshot is to be written */
+void agent_group_ended(struct group *g);       /* something of it ended: was it the last? */
 void agent_maybe_leave(struct agent *a);
 /* A timer that frees itself when stopped by agent_timer_stop; NULL without memory. */
-uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb, void *data);
+uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb,
+                        void *data);
 void agent_timer_stop(uv_timer_t **t);
 
 /* agent_zygote.c */

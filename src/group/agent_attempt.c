@@ -176,15 +176,14 @@ struct plan {
 
 static void read_plan(struct plan *p, const manta_value *v)
 {
-  *p = (struct plan){
-      .key = (uint64_t)manta_value_as_int(manta_value_get(v, "key"), 0),
-      .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
-      .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
-      .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
-             .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
-             .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
-             .gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0),
-             .custom = manta_value_get(v, "resources")}};
+  *p = (struct plan){.key = (uint64_t)manta_value_as_int(manta_value_get(v, "key"), 0),
+                     .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
+                     .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
+                     .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
+                            .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
+                            .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
+                            .gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0),
+                            .custom = manta_value_get(v, "resources")}};
 }
 
 static int idle_count(const struct group *g)
@@ -195,7 +194,8 @@ static int idle_count(const struct group *g)
   return n;
 }
 
-// How many more workers there is room for, asked as a whole so that the message speaks of the whole.
+// How many more workers there is room for, asked as a whole so that the message speaks of the
+// whole.
 static manta_status probe_room(struct group *g, const struct plan *p, int idle, int *granted,
                                manta_error *err)
 {
@@ -204,8 +204,8 @@ static manta_status probe_room(struct group *g, const struct plan *p, int idle, 
   *granted = 0;
   if (want <= 0)
     return MANTA_OK;
-  manta_status st =
-      manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, &grant, granted, err);
+  manta_status st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, &grant,
+                                          granted, err);
   if (st == MANTA_OK && grant->warning[0])
     agent_warn(g->agent, g->id, "%s", grant->warning);
   manta__ledger_release(g->agent->ledger, grant);
@@ -283,10 +283,9 @@ static void send_job(struct worker *w, int rank, int world, int job_fd, int ckpt
   char mark[48];
   manta__orphans_mark(mark, sizeof mark, getpid(), w->wid);
   manta_value v = {0};
-  manta_value head =
-      MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
-                MANTA_KV_INT("local_world", world), MANTA_KV_INT("node_rank", 0),
-                MANTA_KV_STR("mark", mark));
+  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
+                               MANTA_KV_INT("local_world", world), MANTA_KV_INT("node_rank", 0),
+                               MANTA_KV_STR("mark", mark));
   const struct manta__share *s = &w->grant->shares[0];
   if (manta_value_copy(&v, &head) < 0)
     return;
@@ -342,7 +341,8 @@ static manta_status form(struct group *g, const struct plan *p, int job_fd, int 
   MANTA_TRY(have_workers(g, p, err));
   int world = take_places(g, p->count, place);
   if (world < p->min || world == 0)
-    return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world, p->min);
+    return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
+                           p->min);
   close_gaps(place, p->count);
   MANTA_TRY(manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err));
   MANTA_TRY(manta__ctl_map(&g->ctl, &g->ctl_bytes, g->ctl_fd, err));

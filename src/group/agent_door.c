@@ -2,7 +2,8 @@
  *
  * group/agent_door.c - the one named socket: `manta ps`, `kill`, `resize`, `notice`.
  *
- * It lies in the user's runtime directory as agent-PID.sock; whoever connects must be the same user.
+ * It lies in the user's runtime directory as agent-PID.sock; whoever connects must be the same
+ * user.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +86,8 @@ static void pass_on(struct agent *a, const manta_value *ask, manta_value *out)
     found = true;
     manta_value copy = {0};
     if (manta_value_copy(&copy, ask) == MANTA_OK)
-      agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_ASKED, .group = g->id}, &copy);
+      agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_ASKED, .group = g->id},
+                       &copy);
     if (g->ctl && !strcmp(manta_value_as_string(manta_value_get(ask, "what"), ""), "notice"))
       atomic_store(&g->ctl->notice, 1);
   }

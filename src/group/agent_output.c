@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group/agent_output.c - what workers print: into logs/rank-N.log, and rank 0's lines to the driver.
+ * group/agent_output.c - what workers print: into logs/rank-N.log, and rank 0's lines to the
+ * driver.
  *
- * (1) A log is at most log_limit bytes: the file being written and the one before it (.1), half each.
- * (2) A driver that does not read loses live lines (they are in the log), never blocks the worker.
+ * (1) A log is at most log_limit bytes: the file being written and the one before it (.1), half
+ * each. (2) A driver that does not read loses live lines (they are in the log), never blocks the
+ * worker.
  */
 #include <errno.h>
 #include <fcntl.h>

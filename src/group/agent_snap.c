@@ -2,9 +2,9 @@
  *
  * group/agent_snap.c - snapshots: kept in memory, given to the writer, told to the driver.
  *
- * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the worker that
- *     made it is dead: a dead worker is kept as long as one of its slots is the newest or being written.
- * (2) The writer has one snapshot at a time; what it is given next the queue says.
+ * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the worker
+ * that made it is dead: a dead worker is kept as long as one of its slots is the newest or being
+ * written. (2) The writer has one snapshot at a time; what it is given next the queue says.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,8 +48,8 @@ static struct worker *newest_holder(const struct group *g)
   for (struct worker *w = g->workers; w; w = w->next) {
     if (w->snapq.newest < 0)
       continue;
-    if (!best || w->slot[w->snapq.newest].meta->id.attempt >
-                     best->slot[best->snapq.newest].meta->id.attempt)
+    if (!best ||
+        w->slot[w->snapq.newest].meta->id.attempt > best->slot[best->snapq.newest].meta->id.attempt)
       best = w;
   }
   return best;
@@ -189,7 +189,8 @@ static manta_status start_writer(struct group *g, manta_error *err)
   int fds[] = {sock[1], g->rundir};
   manta_status st = manta__proc_spawn(&g->writer_pid, "/proc/self/exe", argv, env, fds, 2, -1, err);
   close(sock[1]);
-  if (st == MANTA_OK && (g->writer = agent_link(g->agent, sock[0], on_writer_msg, on_writer_end, g, err)))
+  if (st == MANTA_OK &&
+      (g->writer = agent_link(g->agent, sock[0], on_writer_msg, on_writer_end, g, err)))
     return MANTA_OK;
   close(sock[0]);
   return st < 0 ? st : MANTA_ENOMEM;

@@ -69,11 +69,21 @@ static void on_msg(struct link *l, struct manta__msg *m)
   }
 }
 
+static void on_silent(uv_timer_t *t)
+{
+  struct worker *w = t->data;
+  agent_timer_stop(&w->last_words);
+  agent_worker_kill(w, "it closed its control connection");
+}
+
+// Most likely it is dying, and its exit status is on its way; one that only closed its socket is
+// useless.
 static void on_end(struct link *l)
 {
   struct worker *w = l->owner;
-  w->link = NULL; // its end is told by the pidfd; a worker that only closed its socket is useless
-  agent_worker_kill(w, "it closed its control connection");
+  w->link = NULL;
+  if (!w->last_words)
+    w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_silent, w);
 }
 
 // --- birth --------------------------------------------------------------------------------------
@@ -103,11 +113,12 @@ static manta_status conceive(struct birth *b, manta_error *err)
 static void ask_zygote(struct worker *w, struct birth *b)
 {
   struct manta__fork_msg f = {w->wid};
-  struct manta__msg m = {.kind = MANTA__M_FORK,
-                         .data = &f,
-                         .len = sizeof f,
-                         .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
-                         .fds = MANTA__W_FDS};
+  struct manta__msg m = {
+      .kind = MANTA__M_FORK,
+      .data = &f,
+      .len = sizeof f,
+      .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
+      .fds = MANTA__W_FDS};
   agent_send(w->zygote->link, &m);
 }
 
@@ -228,24 +239,16 @@ static void tell_gone(struct worker *w, int status, bool oom)
   if (w->cause[0])
     snprintf(cause, sizeof cause, "%s", w->cause);
   else
-    snprintf(cause, sizeof cause, "%s%s", how, oom ? ", out of memory: the kernel's OOM killer" : "");
+    snprintf(cause, sizeof cause, "%s%s", how,
+             oom ? ", out of memory: the kernel's OOM killer" : "");
   manta_value v =
-      MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid), MANTA_KV_INT("rank", w->rank),
-                MANTA_KV_INT("status", status), MANTA_KV_STR("cause", cause),
-                MANTA_KV_STR("host", w->group->agent->host));
+      MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid),
+                MANTA_KV_INT("rank", w->rank), MANTA_KV_INT("status", status),
+                MANTA_KV_STR("cause", cause), MANTA_KV_STR("host", w->group->agent->host));
   struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
   m.id = w->group->run;
   m.id.attempt = w->attempt;
   agent_send_value(w->group->agent->driver, &m, &v);
-}
-
-static void take_out(struct worker *w)
-{
-  for (struct worker **p = &w->group->workers; *p; p = &(*p)->next)
-    if (*p == w) {
-      *p = w->next;
-      return;
-    }
 }
 
 void agent_worker_exited(struct worker *w, int status)

@@ -105,10 +105,11 @@ static void on_forked(struct agent *a, struct zygote *z, struct manta__msg *m)
   struct worker *w = agent_worker_find(a, f.wid);
   if (f.threads > 1 && !z->warned && w) {
     z->warned = true;
-    agent_warn(a, w->group->id,
-               "%s has %d threads before manta_init (a library starts them), so workers are started by "
-               "exec instead of fork: slower, otherwise the same",
-               z->exe.path, f.threads);
+    agent_warn(
+        a, w->group->id,
+        "%s has %d threads before manta_init (a library starts them), so workers are started by "
+        "exec instead of fork: slower, otherwise the same",
+        z->exe.path, f.threads);
   }
   if (w)
     agent_worker_forked(w, f.pid, manta__msg_take_fd(m, 0), f.error);
@@ -196,7 +197,8 @@ bool agent_zygote_exited(struct agent *a, pid_t pid, int status)
   for (int i = 0; i < AGENT_ZYGOTES; i++) {
     struct zygote *z = &a->zygote[i];
     if (z->key && z->pid == pid) {
-      // Its last messages (exits of its workers) may still be in the socket: on_end comes after them.
+      // Its last messages (exits of its workers) may still be in the socket: on_end comes after
+      // them.
       manta__debug("zygote %d ended", (int)pid);
       return true;
     }

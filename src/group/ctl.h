@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group/ctl.h - what the agent and the workers of one attempt share: lives, the abort word, heartbeats.
+ * group/ctl.h - what the agent and the workers of one attempt share: lives, the abort word,
+ * heartbeats.
  *
  * One sealed memfd per attempt, made by the agent. After an abort it is never used again.
- * (1) A worker holds its cell's `life` mutex from the start of its job to the end. The agent waits for
- *     it; the kernel hands it over when the worker dies.
- * (2) The abort word goes from 0 to a cause once and stays. Everything that waits watches it.
+ * (1) A worker holds its cell's `life` mutex from the start of its job to the end. The agent waits
+ * for it; the kernel hands it over when the worker dies. (2) The abort word goes from 0 to a cause
+ * once and stays. Everything that waits watches it.
  */
 #ifndef MANTA_GROUP_CTL_H
 #define MANTA_GROUP_CTL_H
@@ -24,10 +25,10 @@ enum { MANTA__ABORT_NONE = 0, MANTA__ABORT_STOP = 1, MANTA__ABORT_RANK = 16 };
 
 struct manta__cell {
   _Alignas(128) pthread_mutex_t life;
-  _Atomic int64_t beat_ns;   /* monotonic time of the last sign of life */
-  _Atomic int64_t step_ns;   /* what a step typically takes, by a running median */
-  _Atomic uint32_t stalled;  /* waits in back-pressure: its clock stands still */
-  _Atomic uint32_t running;  /* inside the train function */
+  _Atomic int64_t beat_ns;  /* monotonic time of the last sign of life */
+  _Atomic int64_t step_ns;  /* what a step typically takes, by a running median */
+  _Atomic uint32_t stalled; /* waits in back-pressure: its clock stands still */
+  _Atomic uint32_t running; /* inside the train function */
 };
 
 struct manta__ctl {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group/orphans.h - what a worker leaves behind: descendants that outlived it, and why it was killed.
+ * group/orphans.h - what a worker leaves behind: descendants that outlived it, and why it was
+ * killed.
  */
 #ifndef MANTA_GROUP_ORPHANS_H
 #define MANTA_GROUP_ORPHANS_H
@@ -11,8 +12,8 @@
 
 /* The mark of a worker in its environment (MANTA_WORKER), which its descendants inherit. */
 void manta__orphans_mark(char *buf, size_t size, pid_t agent, int64_t wid);
-/* SIGKILLs children of this process that descend from the worker: those in the session `sid`, and those
- * whose environment carries its mark. Returns how many. */
+/* SIGKILLs children of this process that descend from the worker: those in the session `sid`, and
+ * those whose environment carries its mark. Returns how many. */
 int manta__orphans_end(pid_t agent, int64_t wid, pid_t sid);
 
 /* Whether the cgroup's count of OOM kills rose since the last call (*seen; 0 at first). */

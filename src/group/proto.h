@@ -2,9 +2,9 @@
  *
  * group/proto.h - the messages between driver, agent, zygote, worker and writer.
  *
- * Payloads are MessagePack maps unless said otherwise; the agent never looks into a job, a result or a
- * report. Every message carries (run, attempt, rank, seq) in its frame; whatever belongs to an older
- * attempt is dropped by whoever knows the newer one.
+ * Payloads are MessagePack maps unless said otherwise; the agent never looks into a job, a result
+ * or a report. Every message carries (run, attempt, rank, seq) in its frame; whatever belongs to an
+ * older attempt is dropped by whoever knows the newer one.
  *
  * A worker is known by `wid`, a number its agent gives out once; rank is its place in one attempt.
  */
@@ -23,14 +23,15 @@ enum manta__kind {
   /* driver -> agent */
   MANTA__M_HELLO = 1, /* request {version, session}; reply {version, pid, host, cpus} */
   MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
-  MANTA__M_RUN,       /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
-  MANTA__M_SPAWN,     /* have `count` idle workers ready: {key, count, request} */
-  MANTA__M_ATTEMPT,   /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds */
-  MANTA__M_ABORT,     /* end the attempt: raise the abort word with {cause} */
-  MANTA__M_KILL,      /* SIGKILL these workers: {wids, cause} */
-  MANTA__M_NOTICE,    /* asked to stop: workers see preempted() */
-  MANTA__M_SETTLE,    /* request: reply when no snapshot is being written or waits to be */
-  MANTA__M_DISBAND,   /* end the workers of the group, release what they hold */
+  MANTA__M_RUN,     /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
+  MANTA__M_SPAWN,   /* have `count` idle workers ready: {key, count, request} */
+  MANTA__M_ATTEMPT, /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
+                     */
+  MANTA__M_ABORT,   /* end the attempt: raise the abort word with {cause} */
+  MANTA__M_KILL,    /* SIGKILL these workers: {wids, cause} */
+  MANTA__M_NOTICE,  /* asked to stop: workers see preempted() */
+  MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
+  MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
   /* agent -> driver */
   MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}; fd: its ring */
   MANTA__M_FORMED,      /* the attempt runs: {world, members: [[wid, rank], …]} */
@@ -63,7 +64,7 @@ enum manta__kind {
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */
 struct manta__snap_msg {
-  int32_t slot; /* index in the worker's slots */
+  int32_t slot;   /* index in the worker's slots */
   int32_t wanted; /* retention would keep it for its score */
   int64_t wid;
   int64_t iteration;

@@ -2,15 +2,15 @@
  *
  * group/ring.h - the rows of one worker on their way to the driver.
  *
- * A ring in a sealed memfd: one producer (the worker's thread in its train function), one consumer (the
- * driver's I/O thread; the writer process once the driver is dead).
- * (1) head and tail count bytes ever written and released; a record becomes visible by the store of head,
- *     so a worker killed at any moment leaves whole records only.
- * (2) The consumer moves tail after it has handed the bytes to run.log: what lies between tail and head
- *     survives the driver. A record can so be logged twice, never lost; its seq tells.
- * (3) A record never wraps: a PAD record fills the rest. An empty ring starts over at offset 0, so that
- *     only a lagging consumer makes more of it resident.
- * (4) No system call on the fast path: the consumer says when it sleeps, the producer when it waits.
+ * A ring in a sealed memfd: one producer (the worker's thread in its train function), one consumer
+ * (the driver's I/O thread; the writer process once the driver is dead). (1) head and tail count
+ * bytes ever written and released; a record becomes visible by the store of head, so a worker
+ * killed at any moment leaves whole records only. (2) The consumer moves tail after it has handed
+ * the bytes to run.log: what lies between tail and head survives the driver. A record can so be
+ * logged twice, never lost; its seq tells. (3) A record never wraps: a PAD record fills the rest.
+ * An empty ring starts over at offset 0, so that only a lagging consumer makes more of it resident.
+ * (4) No system call on the fast path: the consumer says when it sleeps, the producer when it
+ * waits.
  */
 #ifndef MANTA_GROUP_RING_H
 #define MANTA_GROUP_RING_H
@@ -25,18 +25,18 @@
 
 #include "base/ident.h"
 
-#define MANTA__RING_BYTES   (4u << 20)
-#define MANTA__RING_WARM    (64u << 10) /* an empty ring past this offset starts over */
-#define MANTA__ROW_MAX      (1u << 20)  /* packed bytes of one row */
-#define MANTA__RING_MAGIC   0x676e69526e616dull
+#define MANTA__RING_BYTES (4u << 20)
+#define MANTA__RING_WARM  (64u << 10) /* an empty ring past this offset starts over */
+#define MANTA__ROW_MAX    (1u << 20)  /* packed bytes of one row */
+#define MANTA__RING_MAGIC 0x676e69526e616dull
 
 struct manta__ring_head {
   uint64_t magic;
   uint64_t cap;
   _Alignas(64) _Atomic uint64_t head;
   _Alignas(64) _Atomic uint64_t tail;
-  _Alignas(64) _Atomic uint32_t asleep;  /* the consumer wants a wake-up through the eventfd */
-  _Atomic uint32_t waiting;              /* the producer waits for room: futex */
+  _Alignas(64) _Atomic uint32_t asleep; /* the consumer wants a wake-up through the eventfd */
+  _Atomic uint32_t waiting;             /* the producer waits for room: futex */
 };
 
 struct manta__ring_rec {
@@ -63,8 +63,8 @@ manta_status manta__ring_create(int *fd_out, manta_error *err);
 manta_status manta__ring_open(struct manta__ring *r, int fd, manta_error *err);
 void manta__ring_close(struct manta__ring *r);
 
-/* Producer: room for a record of `payload` bytes, or NULL if there is none now. Write the payload at the
- * returned place, then commit the number of bytes really used. */
+/* Producer: room for a record of `payload` bytes, or NULL if there is none now. Write the payload
+ * at the returned place, then commit the number of bytes really used. */
 uint8_t *manta__ring_reserve(struct manta__ring *r, size_t payload);
 /* Makes it visible; true if the consumer sleeps and must be woken (write to its eventfd). */
 bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
@@ -72,12 +72,22 @@ bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct mant
 /* Waits until the consumer has moved, at most until `by`. */
 void manta__ring_wait_room(struct manta__ring *r, int64_t by);
 
-/* Consumer: the next record, borrowed until manta__ring_release, or NULL. MANTA_ECORRUPT in *st for a
- * ring that a crashing worker scribbled over; nothing more comes out of it then. */
+/* Consumer: the next record, borrowed until manta__ring_release, or NULL. MANTA_ECORRUPT in *st for
+ * a ring that a crashing worker scribbled over; nothing more comes out of it then. */
 const struct manta__ring_rec *manta__ring_next(struct manta__ring *r, manta_status *st);
 static inline const uint8_t *manta__ring_payload(const struct manta__ring_rec *rec)
 {
   return (const uint8_t *)(rec + 1);
+}
+/* Puts the record that was read last back: it is the next one again. */
+static inline void manta__ring_unread(struct manta__ring *r, const struct manta__ring_rec *rec)
+{
+  r->pos -= rec->len;
+}
+/* Bytes that were not read yet. */
+static inline uint64_t manta__ring_waiting(const struct manta__ring *r)
+{
+  return atomic_load_explicit(&r->h->head, memory_order_acquire) - r->pos;
 }
 /* Gives back all that was read so far, and wakes a waiting producer. */
 void manta__ring_release(struct manta__ring *r);

@@ -131,8 +131,8 @@ static manta_status read_spec(manta_value *out, int fd, manta_error *err)
   return st;
 }
 
-static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, const manta_value *head,
-                               manta_error *err)
+static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
+                               const manta_value *head, manta_error *err)
 {
   job->id = m->id;
   job->world = (int)manta_value_as_int(manta_value_get(head, "world"), 1);
@@ -154,8 +154,8 @@ static void say(uint16_t kind, const struct manta__ident *id, const manta_value 
   manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = kind, .id = *id};
   m.id.seq = ++self.seq;
-  manta_status st = v ? manta__conn_send_value(self.conn, &m, v, &err)
-                      : manta__conn_send(self.conn, &m, &err);
+  manta_status st =
+      v ? manta__conn_send_value(self.conn, &m, v, &err) : manta__conn_send(self.conn, &m, &err);
   if (st == MANTA_OK)
     st = manta__conn_drain(self.conn, manta__deadline(SEND_TIMEOUT), &err);
   if (st < 0)

@@ -2,8 +2,8 @@
  *
  * group/worker.h - one rank's process: takes jobs from its agent until it is told to end.
  *
- * The process has no thread of manta's. Between jobs it waits on its control socket; inside a job the
- * abort word and the notice reach it through the control segment.
+ * The process has no thread of manta's. Between jobs it waits on its control socket; inside a job
+ * the abort word and the notice reach it through the control segment.
  */
 #ifndef MANTA_GROUP_WORKER_H
 #define MANTA_GROUP_WORKER_H
@@ -38,7 +38,7 @@ struct manta__job {
   struct manta__cell *cell; /* ours */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;
-  int ckpt_fd; /* a checkpoint to begin from, or -1 */
+  int ckpt_fd;      /* a checkpoint to begin from, or -1 */
   manta_value spec; /* the driver's own words */
 };
 

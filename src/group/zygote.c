@@ -85,7 +85,8 @@ static void serve_fork(struct zygote *z, struct manta__msg *m)
   int pidfd = -1;
   if (pid > 0) {
     out.pid = pid;
-    pidfd = manta__pidfd_open(pid); // ours until we reap it: the number cannot be another process yet
+    pidfd =
+        manta__pidfd_open(pid); // ours until we reap it: the number cannot be another process yet
   } else {
     out.error = errno;
   }

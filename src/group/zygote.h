@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group/zygote.h - the user's program, started once, that forks workers in a fraction of a millisecond.
+ * group/zygote.h - the user's program, started once, that forks workers in a fraction of a
+ * millisecond.
  *
- * It has one thread and runs no user code but what precedes manta_init. If a library has started threads
- * by then, a fork would copy half a process: workers are then started by exec instead.
+ * It has one thread and runs no user code but what precedes manta_init. If a library has started
+ * threads by then, a fork would copy half a process: workers are then started by exec instead.
  */
 #ifndef MANTA_GROUP_ZYGOTE_H
 #define MANTA_GROUP_ZYGOTE_H
@@ -17,8 +18,8 @@ struct manta__fork_msg {
 };
 struct manta__forked_msg {
   int64_t wid;
-  int32_t pid;   /* 0: failed */
-  int32_t error; /* errno */
+  int32_t pid;     /* 0: failed */
+  int32_t error;   /* errno */
   int32_t threads; /* > 1: started by exec, because there are so many */
   int32_t zero;
 };

@@ -56,7 +56,9 @@ int manta__write_all(int fd, const void *p, size_t n, size_t *done)
     ssize_t w = k < 0 ? -1 : write(fd, (const char *)p + at, (size_t)k);
     if (w < 0 && errno == EINTR)
       continue;
-    if (w < 0) {
+    if (w == 0) // never seen of a file; it must not become an endless loop
+      errno = EIO;
+    if (w <= 0) {
       rc = -1;
       break;
     }
@@ -78,6 +80,20 @@ manta_status manta__dir_makeat(int dirfd, const char *name, int *fd_out, manta_e
   return MANTA_OK;
 }
 
+// Makes one directory of a path. What is there already is fine, also where mkdir may not even look
+// (a read-only or foreign file system says EROFS or EACCES instead of EEXIST).
+static int make_one(const char *path)
+{
+  struct stat sb;
+  if (mkdir(path, 0700) == 0 || errno == EEXIST)
+    return 0;
+  int saved = errno;
+  if (stat(path, &sb) == 0 && S_ISDIR(sb.st_mode))
+    return 0;
+  errno = saved;
+  return -1;
+}
+
 manta_status manta__dir_make(const char *dir, int *fd_out, manta_error *err)
 {
   char path[PATH_MAX];
@@ -90,7 +106,7 @@ manta_status manta__dir_make(const char *dir, int *fd_out, manta_error *err)
       continue;
     char c = path[i];
     path[i] = 0;
-    if (mkdir(path, 0700) < 0 && errno != EEXIST && (errno != EISDIR && errno != EROFS))
+    if (make_one(path) < 0)
       return manta_error_set(err, MANTA_EIO, "mkdir %s: %m", path);
     path[i] = c;
   }
@@ -99,6 +115,17 @@ manta_status manta__dir_make(const char *dir, int *fd_out, manta_error *err)
     return manta_error_set(err, MANTA_EIO, "open directory %s: %m", dir);
   *fd_out = fd;
   return MANTA_OK;
+}
+
+void manta__dir_path(int dirfd, char *path)
+{
+  char link[32];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
+  ssize_t n = readlink(link, path, PATH_MAX - 1);
+  if (n > 0)
+    path[n] = 0;
+  else
+    memcpy(path, "?", 2);
 }
 
 // Reads up to n bytes; the number read, or -1.
@@ -122,7 +149,7 @@ manta_status manta__file_read(int dirfd, const char *name, size_t limit, char **
                               manta_error *err)
 {
   manta_status st = MANTA_OK;
-  int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+  int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a named pipe must not hang us
   if (fd < 0)
     return manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "open %s: %m", name);
   struct stat sb;
@@ -148,21 +175,44 @@ manta_status manta__file_read(int dirfd, const char *name, size_t limit, char **
   return MANTA_OK;
 }
 
-manta_status manta__file_replace(int dirfd, const char *name, const void *p, size_t n,
-                                 manta_error *err)
+// A temp file that no other thread or process has; its name goes into temp.
+static int open_temp(int dirfd, const char *name, char temp[NAME_MAX + 1])
 {
-  char temp[NAME_MAX + 1];
-  if (snprintf(temp, sizeof temp, ".%s.%d.tmp", name, (int)getpid()) >= (int)sizeof temp)
-    return manta_error_set(err, MANTA_EINVAL, "file name %s is too long", name);
-  int fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0)
-    return manta_error_set(err, MANTA_EIO, "create %s: %m", temp);
+  static _Atomic unsigned serial;
+  for (int tries = 0; tries < 1000; tries++) {
+    unsigned k = atomic_fetch_add(&serial, 1);
+    if (snprintf(temp, NAME_MAX + 1, ".%s.%d.%u.tmp", name, (int)getpid(), k) > NAME_MAX) {
+      errno = ENAMETOOLONG;
+      return -1;
+    }
+    int fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 || errno != EEXIST)
+      return fd;
+  }
+  return -1;
+}
+
+static int fill_temp(int fd, const void *p, size_t n)
+{
   int rc = manta__write_all(fd, p, n, NULL);
   if (rc == 0)
     rc = fsync(fd);
   int saved = errno;
   close(fd);
   errno = saved;
+  return rc;
+}
+
+manta_status manta__file_replace(int dirfd, const char *name, const void *p, size_t n,
+                                 manta_error *err)
+{
+  char temp[NAME_MAX + 1];
+  if (strchr(name, '/'))
+    return manta_error_set(err, MANTA_EINVAL, "%s is a path, not a name", name);
+  int fd = open_temp(dirfd, name, temp);
+  if (fd < 0)
+    return manta_error_set(err, MANTA_EIO, "create a temp file for %s: %m", name);
+  int rc = fill_temp(fd, p, n);
   if (rc == 0)
     rc = renameat(dirfd, temp, dirfd, name);
   if (rc < 0) {
@@ -170,6 +220,7 @@ manta_status manta__file_replace(int dirfd, const char *name, const void *p, siz
     unlinkat(dirfd, temp, 0);
     return MANTA_EIO;
   }
-  fsync(dirfd);
+  if (fsync(dirfd) < 0 && errno != EINVAL) // EINVAL: a file system whose directories need none
+    return manta_error_set(err, MANTA_EIO, "sync the directory of %s: %m", name);
   return MANTA_OK;
 }

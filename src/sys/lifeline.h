@@ -2,9 +2,9 @@
  *
  * sys/lifeline.h - a process that dies with its supervisor.
  *
- * A socketpair that carries no data. The supervisor keeps one end; the other belongs to the supervised
- * process, which the kernel sends SIGKILL the moment the first end is closed, be it by death. (Not
- * PR_SET_PDEATHSIG: that follows the parent thread, not the process.)
+ * A socketpair that carries no data. The supervisor keeps one end; the other belongs to the
+ * supervised process, which the kernel sends SIGKILL the moment the first end is closed, be it by
+ * death. (Not PR_SET_PDEATHSIG: that follows the parent thread, not the process.)
  */
 #ifndef MANTA_SYS_LIFELINE_H
 #define MANTA_SYS_LIFELINE_H

@@ -42,10 +42,11 @@ manta_status manta__exe_check(const struct manta__exe *exe, manta_error *err)
   identify(&now, &sb);
   if (now.dev != exe->dev || now.ino != exe->ino || now.size != exe->size ||
       now.mtime_ns != exe->mtime_ns)
-    return manta_error_set(err, MANTA_ESTATE,
-                           "the program %s changed on disk since it was started\nhint: start it again, "
-                           "so that driver and workers are the same program",
-                           exe->path);
+    return manta_error_set(
+        err, MANTA_ESTATE,
+        "the program %s changed on disk since it was started\nhint: start it again, "
+        "so that driver and workers are the same program",
+        exe->path);
   return MANTA_OK;
 }
 
@@ -88,7 +89,8 @@ manta_status manta__proc_spawn(pid_t *out, const char *path, char *const argv[],
   posix_spawnattr_init(&at);
   posix_spawnattr_setsigmask(&at, &none);
   posix_spawnattr_setsigdefault(&at, &all);
-  posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&at,
+                           POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   int rc = fill_actions(&fa, lifted, count, cwd_fd);
   if (rc == 0)
     rc = posix_spawn(out, path, &fa, &at, argv, envp);

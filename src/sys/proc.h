@@ -22,8 +22,9 @@ manta_status manta__exe_self(struct manta__exe *out, manta_error *err);
 /* MANTA_ESTATE if the file at exe->path is not the same any more. */
 manta_status manta__exe_check(const struct manta__exe *exe, manta_error *err);
 
-/* Starts `path` in a session of its own, all signals at their defaults, stdin from /dev/null. fds[i]
- * becomes descriptor 3 + i there; nothing else is inherited but stdout and stderr. cwd_fd < 0: ours. */
+/* Starts `path` in a session of its own, all signals at their defaults, stdin from /dev/null.
+ * fds[i] becomes descriptor 3 + i there; nothing else is inherited but stdout and stderr. cwd_fd <
+ * 0: ours. */
 manta_status manta__proc_spawn(pid_t *out, const char *path, char *const argv[], char *const envp[],
                                const int *fds, int count, int cwd_fd, manta_error *err);
 

@@ -13,8 +13,8 @@
 
 /* A memfd of `bytes` bytes that can neither shrink nor grow. Close it. */
 manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, manta_error *err);
-/* Maps all of it (shared, writable) and gives its size; refuses one whose size is not sealed, since a
- * peer could shrink it under us. Unmap with manta__shm_unmap. */
+/* Maps all of it (shared, writable) and gives its size; refuses one whose size is not sealed, since
+ * a peer could shrink it under us. Unmap with manta__shm_unmap. */
 manta_status manta__shm_map(int fd, void **out, size_t *bytes_out, manta_error *err);
 void manta__shm_unmap(void *p, size_t bytes);
 

@@ -68,8 +68,10 @@ ssize_t manta__sock_recv(int sock, void *p, size_t n, int *fds, int max, int *co
 {
   union control ctl;
   struct iovec io = {p, n};
-  struct msghdr h = {
-      .msg_iov = &io, .msg_iovlen = 1, .msg_control = ctl.bytes, .msg_controllen = sizeof ctl.bytes};
+  struct msghdr h = {.msg_iov = &io,
+                     .msg_iovlen = 1,
+                     .msg_control = ctl.bytes,
+                     .msg_controllen = sizeof ctl.bytes};
   ssize_t rc;
   do
     rc = recvmsg(sock, &h, MSG_CMSG_CLOEXEC);

@@ -17,7 +17,7 @@
 #include "sys/shm.h"
 #include "sys/sock.h"
 
-#define RECV_CHUNK (64u << 10)
+#define RECV_CHUNK     (64u << 10)
 #define MAX_QUEUED_FDS 256 /* descriptors in flight either way */
 
 // Descriptors leave with the first byte of their frame, which lies at `at` in the stream.
@@ -109,8 +109,8 @@ manta_status manta__conn_flush(manta__conn *c, manta_error *err)
   manta_status st = MANTA_OK;
   while (at < c->out.len) {
     bool fds = c->marks > 0 && c->mark[0].at == c->out_at + at;
-    ssize_t n = manta__sock_send(c->sock, c->out.data + at, stretch(c, at), fds ? c->mark[0].fd : NULL,
-                                 fds ? c->mark[0].count : 0);
+    ssize_t n = manta__sock_send(c->sock, c->out.data + at, stretch(c, at),
+                                 fds ? c->mark[0].fd : NULL, fds ? c->mark[0].count : 0);
     if (n < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK)
         st = manta_error_set(err, errno == EPIPE || errno == ECONNRESET ? MANTA_ECLOSED : MANTA_EIO,
@@ -148,7 +148,8 @@ static manta_status queue_fds(manta__conn *c, const int *fd, int count, manta_er
 }
 
 static manta_status send_frame(manta__conn *c, const struct manta__msg *m, uint8_t flags,
-                               const void *data, size_t len, const int *fd, int fds, manta_error *err)
+                               const void *data, size_t len, const int *fd, int fds,
+                               manta_error *err)
 {
   struct manta__frame f = {.magic = MANTA__FRAME_MAGIC,
                            .kind = m->kind,
@@ -199,8 +200,8 @@ manta_status manta__conn_send(manta__conn *c, const struct manta__msg *m, manta_
   return send_frame(c, m, 0, m->data, m->len, m->fd, m->fds, err);
 }
 
-manta_status manta__conn_send_value(manta__conn *c, const struct manta__msg *m, const manta_value *v,
-                                    manta_error *err)
+manta_status manta__conn_send_value(manta__conn *c, const struct manta__msg *m,
+                                    const manta_value *v, manta_error *err)
 {
   struct manta__msg full = *m;
   void *bytes;

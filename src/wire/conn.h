@@ -4,10 +4,10 @@
  *
  * (1) A frame is a fixed header and at most MANTA__FRAME_MAX bytes. A larger payload travels as a
  *     memfd (flag BLOB) of at most MANTA__BLOB_MAX bytes; whoever only forwards never maps it.
- * (2) Header and payload are covered by one XXH3; a frame that does not agree breaks the connection.
- * (3) Sending queues what the socket does not take at once, up to MANTA__CONN_BACKLOG bytes: a peer that
- *     does not read is an error, not a growing heap.
- * (4) Not thread-safe: a connection belongs to one thread.
+ * (2) Header and payload are covered by one XXH3; a frame that does not agree breaks the
+ * connection. (3) Sending queues what the socket does not take at once, up to MANTA__CONN_BACKLOG
+ * bytes: a peer that does not read is an error, not a growing heap. (4) Not thread-safe: a
+ * connection belongs to one thread.
  */
 #ifndef MANTA_WIRE_CONN_H
 #define MANTA_WIRE_CONN_H
@@ -21,9 +21,10 @@
 
 #include "base/ident.h"
 
-#define MANTA__FRAME_MAGIC  0x6d72466du /* "mFrm" */
-#define MANTA__FRAME_MAX    (1u << 20)
-#define MANTA__FRAME_INLINE (64u << 10) /* payloads above this go as a memfd where descriptors can */
+#define MANTA__FRAME_MAGIC 0x6d72466du /* "mFrm" */
+#define MANTA__FRAME_MAX   (1u << 20)
+#define MANTA__FRAME_INLINE                                                                        \
+  (64u << 10) /* payloads above this go as a memfd where descriptors can */
 #define MANTA__BLOB_MAX     (1ull << 30)
 #define MANTA__CONN_BACKLOG (16u << 20)
 #define MANTA__MSG_FDS      6
@@ -43,8 +44,9 @@ struct manta__frame {
 };
 static_assert(sizeof(struct manta__frame) == 56, "wire format");
 
-/* A message. Received: data is borrowed until the next receive, fd[] belongs to the receiver, who sets
- * those it takes to -1 and closes the rest with manta__msg_close. To send: data and fd[] are borrowed. */
+/* A message. Received: data is borrowed until the next receive, fd[] belongs to the receiver, who
+ * sets those it takes to -1 and closes the rest with manta__msg_close. To send: data and fd[] are
+ * borrowed. */
 struct manta__msg {
   uint16_t kind;
   uint8_t flags;
@@ -69,8 +71,8 @@ int manta__conn_fd(const manta__conn *c);
  * limit (which is named). */
 manta_status manta__conn_send(manta__conn *c, const struct manta__msg *m, manta_error *err);
 /* The same with a packed value as payload. */
-manta_status manta__conn_send_value(manta__conn *c, const struct manta__msg *m, const manta_value *v,
-                                    manta_error *err);
+manta_status manta__conn_send_value(manta__conn *c, const struct manta__msg *m,
+                                    const manta_value *v, manta_error *err);
 /* Sends what is queued, as far as the socket takes it. */
 manta_status manta__conn_flush(manta__conn *c, manta_error *err);
 bool manta__conn_pending(const manta__conn *c); /* something is queued: poll for writing */

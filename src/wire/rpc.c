@@ -32,8 +32,8 @@ manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta_
   return MANTA_OK;
 }
 
-manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request, const manta_value *v,
-                              manta_error *err)
+manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request,
+                              const manta_value *v, manta_error *err)
 {
   struct manta__msg m = {.kind = request->kind,
                          .flags = MANTA__FRAME_REPLY,
@@ -65,6 +65,13 @@ int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now)
       next = p->by;
   }
   return next;
+}
+
+void manta__rpc_forget(struct manta__rpc *r, const void *ctx)
+{
+  for (int i = 0; i < MANTA__RPC_PENDING; i++)
+    if (r->pending[i].call && r->pending[i].ctx == ctx)
+      r->pending[i] = (struct manta__rpc_call){0};
 }
 
 void manta__rpc_abandon(struct manta__rpc *r, manta_status st)

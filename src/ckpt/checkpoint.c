@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt/checkpoint.c - reading a checkpoint, out of a slot or from disk. Nothing is copied: the
+ * tensors are where the file (or the slot) is mapped.
+ *
+ * (1) What is mapped is read-only. A file is mapped privately and stays readable when retention
+ * deletes it; a slot stays as it is only while it is RETIRED or otherwise kept from its worker. (2)
+ * Opening checks the manifest, the sizes, the tensors' header and the value; `verify` also every
+ *     byte.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "ckpt/ckdir.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/slot.h"
+#include "ckpt/store.h"
+
+struct manta_checkpoint {
+  const uint8_t *map;
+  size_t map_len;
+  struct manta__st tensors; /* point into the map */
+  manta_value value;
+  int64_t iteration;
+};
+
+/* --- Out of a slot
+ * ------------------------------------------------------------------------------------ */
+
+static manta_status load_slot(manta_checkpoint *c, int fd, manta_error *err)
+{
+  struct manta__slot_meta meta;
+  MANTA_TRY(manta__slot_map(fd, &c->map, &c->map_len, &meta, err));
+  c->iteration = meta.iteration;
+  MANTA_TRY(manta__st_open(&c->tensors, c->map + meta.tensors_off, meta.tensors_len, err));
+  return manta_value_unpack(&c->value, c->map + meta.value_off, meta.value_len, err);
+}
+
+/* --- From disk
+ * ------------------------------------------------------------------------------------------ */
+
+static const struct manta__manifest_file *file_of(const struct manta__manifest *m, const char *name)
+{
+  for (int i = 0; i < m->file_count; i++)
+    if (!strcmp(m->files[i].name, name))
+      return &m->files[i];
+  return NULL;
+}
+
+static manta_status map_checked(int fd, const struct manta__manifest_file *f, bool verify,
+                                const uint8_t **map, manta_error *err)
+{
+  struct stat sb;
+  if (fstat(fd, &sb) < 0)
+    return manta_error_set(err, MANTA_EIO, "stat %s: %m", f->name);
+  if (!S_ISREG(sb.st_mode) || (uint64_t)sb.st_size != f->bytes || f->bytes == 0)
+    return manta_error_set(err, MANTA_ECORRUPT, "%s has %lld bytes, its manifest says %" PRIu64,
+                           f->name, (long long)sb.st_size, f->bytes);
+  void *p = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (p == MAP_FAILED)
+    return manta_error_set(err, MANTA_ENOMEM, "map %s: %m", f->name);
+  if (verify && manta__hash(p, f->bytes) != f->hash) {
+    munmap(p, f->bytes);
+    return manta_error_set(err, MANTA_ECORRUPT, "%s is not what its manifest says", f->name);
+  }
+  *map = p;
+  return MANTA_OK;
+}
+
+static manta_status map_file(int dir, const struct manta__manifest *m, const char *name,
+                             bool verify, const uint8_t **map, size_t *len, manta_error *err)
+{
+  const struct manta__manifest_file *f = file_of(m, name);
+  if (!f)
+    return manta_error_set(err, MANTA_ECORRUPT, "the manifest does not name %s", name);
+  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return manta_error_set(err, errno == ENOENT ? MANTA_ECORRUPT : MANTA_EIO, "open %s: %m", name);
+  manta_status st = map_checked(fd, f, verify, map, err);
+  close(fd);
+  if (st == MANTA_OK)
+    *len = f->bytes;
+  return st;
+}
+
+static manta_status load_dir(manta_checkpoint *c, int dir, bool verify, manta_error *err)
+{
+  struct manta__manifest m;
+  const uint8_t *value = NULL;
+  size_t len = 0;
+  MANTA_TRY(manta__ckdir_manifest(dir, &m, err));
+  c->iteration = m.iteration;
+  MANTA_TRY(map_file(dir, &m, MANTA__CKPT_TENSORS, verify, &c->map, &c->map_len, err));
+  MANTA_TRY(manta__st_open(&c->tensors, c->map, c->map_len, err));
+  MANTA_TRY(map_file(dir, &m, MANTA__CKPT_VALUE, verify, &value, &len, err));
+  manta_status st = manta_value_unpack(&c->value, value, len, err);
+  munmap((void *)(uintptr_t)value, len);
+  return st;
+}
+
+/* --- The public side
+ * ------------------------------------------------------------------------------------ */
+
+manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
+                                       manta_error *err)
+{
+  struct stat sb;
+  if (fstat(fd, &sb) < 0)
+    return manta_error_set(err, MANTA_EIO, "stat a checkpoint: %m");
+  manta_checkpoint *c = manta__calloc(1, sizeof *c);
+  if (!c)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a checkpoint");
+  manta_status st = S_ISDIR(sb.st_mode) ? load_dir(c, fd, verify, err) : load_slot(c, fd, err);
+  if (st < 0)
+    manta_checkpoint_close(c);
+  else
+    *out = c;
+  return st;
+}
+
+manta_status manta_checkpoint_open(manta_checkpoint **out, const char *dir, bool verify,
+                                   manta_error *err)
+{
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "open %s: %m", dir);
+  manta_status st = manta__checkpoint_from_fd(out, fd, verify, err);
+  close(fd);
+  return st;
+}
+
+void manta_checkpoint_close(manta_checkpoint *c)
+{
+  if (!c)
+    return;
+  manta__st_fini(&c->tensors);
+  manta_value_fini(&c->value);
+  if (c->map)
+    munmap((void *)(uintptr_t)c->map, c->map_len);
+  manta__free(c);
+}
+
+size_t manta_checkpoint_count(const manta_checkpoint *c)
+{
+  return c->tensors.count;
+}
+
+const manta_tensor *manta_checkpoint_at(const manta_checkpoint *c, size_t i)
+{
+  return i < c->tensors.count ? &c->tensors.tensors[i] : NULL;
+}
+
+const manta_tensor *manta_checkpoint_tensor(const manta_checkpoint *c, const char *name)
+{
+  int64_t i = manta__st_index_find(&c->tensors.index, c->tensors.tensors, name);
+  return i < 0 ? NULL : &c->tensors.tensors[i];
+}
+
+const manta_value *manta_checkpoint_value(const manta_checkpoint *c)
+{
+  return &c->value;
+}
+
+int64_t manta_checkpoint_iteration(const manta_checkpoint *c)
+{
+  return c->iteration;
+}
+
+manta_status manta_checkpoint_copy(const manta_checkpoint *c, const char *name, void *dst,
+                                   size_t bytes, manta_error *err)
+{
+  const manta_tensor *t = manta_checkpoint_tensor(c, name);
+  if (!t)
+    return manta_error_set(err, MANTA_ENOENT, "the checkpoint has no tensor \"%s\"", name);
+  int64_t has = manta_tensor_bytes(t);
+  if ((uint64_t)has != bytes)
+    return manta_error_set(err, MANTA_ETYPE, "tensor \"%s\" has %" PRId64 " bytes, not %zu", name,
+                           has, bytes);
+  if (bytes)
+    memcpy(dst, t->data, bytes);
+  return MANTA_OK;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt/ckdir.c - one checkpoint's directory.
+ *
+ * (1) A file is hashed in the pass that writes it: a piece is read into the cache by the hash, and
+ *     the kernel copies it from there.
+ * (2) Each piece is sent to the disk at once, so that fsync has only the last ones to wait for.
+ * (3) Names are opened without following links: what lies here is ours or is not touched.
+ */
+#include "ckpt/ckdir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "sys/file.h"
+
+#define PIECE (4u << 20)
+
+/* --- Names
+ * ---------------------------------------------------------------------------------------- */
+
+void manta__ckdir_name(char out[32], int64_t number)
+{
+  snprintf(out, 32, "%06" PRId64, number);
+}
+
+int64_t manta__ckdir_number(const char *name)
+{
+  char again[32];
+  int64_t n = 0;
+  size_t len = strspn(name, "0123456789");
+  if (len < 6 || len > 18 || name[len])
+    return -1;
+  for (const char *p = name; *p; p++)
+    n = 10 * n + (*p - '0');
+  manta__ckdir_name(again, n);
+  return strcmp(again, name) ? -1 : n;
+}
+
+manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const char *name),
+                               void *ctx, manta_error *err)
+{
+  int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *d = fd < 0 ? NULL : fdopendir(fd);
+  if (!d) {
+    manta_error_set(err, MANTA_EIO, "read a checkpoint directory: %m");
+    if (fd >= 0)
+      close(fd);
+    return MANTA_EIO;
+  }
+  manta_status st = MANTA_OK;
+  struct dirent *e;
+  while (st >= 0 && (errno = 0, e = readdir(d)))
+    if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+      st = fn(ctx, e->d_name);
+  if (st >= 0 && errno)
+    st = manta_error_set(err, MANTA_EIO, "read a checkpoint directory: %m");
+  closedir(d);
+  return st;
+}
+
+static int open_dir(int parent, const char *name)
+{
+  return openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* --- Reading -------------------------------------------------------------------------------------
+ */
+
+manta_status manta__ckdir_manifest(int dir, struct manta__manifest *out, manta_error *err)
+{
+  char *text = NULL;
+  size_t len = 0;
+  manta_status st =
+      manta__file_read(dir, MANTA__CKPT_MANIFEST, MANTA__CKPT_MANIFEST_MAX, &text, &len, err);
+  if (st == MANTA_OK)
+    st = manta__manifest_parse(out, text, len, err);
+  manta_free(text);
+  return st;
+}
+
+manta_status manta__ckdir_read(int parent, const char *name, struct manta__manifest *out,
+                               manta_error *err)
+{
+  int dir = open_dir(parent, name);
+  if (dir < 0)
+    return manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "open %s: %m", name);
+  struct manta__manifest m;
+  manta_status st = manta__ckdir_manifest(dir, &m, err);
+  close(dir);
+  MANTA_TRY(st);
+  if (strcmp(m.name, name) != 0)
+    return manta_error_set(err, MANTA_ECORRUPT, "the manifest is of checkpoint %s", m.name);
+  *out = m;
+  return MANTA_OK;
+}
+
+// Hash of all that can be read; -1 with errno.
+static int hash_all(int fd, XXH3_state_t *x, char *piece, uint64_t *bytes)
+{
+  *bytes = 0;
+  for (;;) {
+    ssize_t n = read(fd, piece, PIECE);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return (int)n;
+    XXH3_64bits_update(x, piece, (size_t)n);
+    *bytes += (uint64_t)n;
+  }
+}
+
+static manta_status compare(int fd, const struct manta__manifest *m,
+                            const struct manta__manifest_file *f, manta_error *err)
+{
+  manta_status st = MANTA_OK;
+  uint64_t bytes;
+  XXH3_state_t *x = XXH3_createState();
+  char *piece = manta__malloc(PIECE);
+  if (!x || !piece)
+    st = manta_error_set(err, MANTA_ENOMEM, "no memory to verify a checkpoint");
+  else if (XXH3_64bits_reset(x) != XXH_OK || hash_all(fd, x, piece, &bytes) < 0)
+    st = manta_error_set(err, MANTA_EIO, "read %s/%s: %m", m->name, f->name);
+  else if (bytes != f->bytes || XXH3_64bits_digest(x) != f->hash)
+    st = manta_error_set(err, MANTA_ECORRUPT, "%s/%s is not what its manifest says", m->name,
+                         f->name);
+  XXH3_freeState(x);
+  manta__free(piece);
+  return st;
+}
+
+manta_status manta__ckdir_verify(int parent, const struct manta__manifest *m, manta_error *err)
+{
+  int dir = open_dir(parent, m->name);
+  if (dir < 0)
+    return manta_error_set(err, MANTA_EIO, "open %s: %m", m->name);
+  manta_status st = MANTA_OK;
+  for (int i = 0; st == MANTA_OK && i < m->file_count; i++) {
+    int fd = openat(dir, m->files[i].name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+      st = manta_error_set(err, MANTA_ECORRUPT, "open %s/%s: %m", m->name, m->files[i].name);
+      break;
+    }
+    st = compare(fd, m, &m->files[i], err);
+    close(fd);
+  }
+  close(dir);
+  return st;
+}
+
+/* --- Writing
+ * ----------------------------------------------------------------------------------------- */
+
+static int write_pieces(int fd, const uint8_t *p, size_t n, XXH3_state_t *x)
+{
+  for (size_t at = 0; at < n;) {
+    size_t len = n - at < PIECE ? n - at : PIECE;
+    XXH3_64bits_update(x, p + at, len);
+    if (manta__write_all(fd, p + at, len, NULL) < 0)
+      return -1;
+    sync_file_range(fd, (off_t)at, (off_t)len, SYNC_FILE_RANGE_WRITE); // a hint: failure is fsync's
+    at += len;
+  }
+  return fsync(fd);
+}
+
+manta_status manta__ckdir_put(int dir, const char *name, const uint8_t *p, size_t n,
+                              struct manta__manifest_file *out, manta_error *err)
+{
+  XXH3_state_t *x = XXH3_createState();
+  if (!x || XXH3_64bits_reset(x) != XXH_OK) {
+    XXH3_freeState(x);
+    return manta_error_set(err, MANTA_ENOMEM, "no memory to write %s", name);
+  }
+  int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int rc = fd < 0 ? -1 : write_pieces(fd, p, n, x);
+  manta_status st = rc < 0 ? manta_error_set(err, MANTA_EIO, "write %s: %m", name) : MANTA_OK;
+  if (fd >= 0)
+    close(fd);
+  if (st == MANTA_OK) {
+    *out = (struct manta__manifest_file){.bytes = n, .hash = XXH3_64bits_digest(x)};
+    snprintf(out->name, sizeof out->name, "%s", name);
+  }
+  XXH3_freeState(x);
+  return st;
+}
+
+/* --- The end
+ * -------------------------------------------------------------------------------------- */
+
+static manta_status remove_file(void *ctx, const char *name)
+{
+  unlinkat(*(int *)ctx, name, 0); // what stays makes the rmdir fail
+  return MANTA_OK;
+}
+
+int manta__ckdir_remove(int parent, const char *name)
+{
+  int dir = open_dir(parent, name);
+  if (dir < 0)
+    return errno == ENOENT ? 0 : -1;
+  int rc = unlinkat(dir, MANTA__CKPT_MANIFEST, 0);
+  if (rc == 0)
+    rc = fsync(dir);
+  else if (errno == ENOENT)
+    rc = 0;
+  if (rc == 0)
+    manta__ckdir_each(dir, remove_file, &dir, NULL);
+  int saved = errno;
+  close(dir);
+  errno = saved;
+  return rc < 0 ? -1 : unlinkat(parent, name, AT_REMOVEDIR);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt/queue.c - which snapshot is written next. The rules are in queue.h.
+ *
+ * (1) If a snapshot waits, one is being written: both entries end by starting the oldest that
+ * waits. (2) The snapshots are written in the order in which they came. (3) Beside the newest, a
+ * slot is held only while it is written or is wanted and waits; so a worker that finds none free
+ * gets one after at most two writes.
+ */
+#include "ckpt/queue.h"
+
+void manta__snapq_init(struct manta__snapq *q)
+{
+  *q = (struct manta__snapq){.newest = -1, .writing = -1};
+}
+
+static void give_back(struct manta__snapq *q, int slot, struct manta__snapq_do *todo)
+{
+  if (q->slot[slot].state == MANTA__Q_WAITING)
+    todo->dropped++;
+  q->slot[slot] = (struct manta__snapq_slot){0};
+  todo->free |= 1u << slot;
+}
+
+// Starts the oldest that waits, if nothing is being written.
+static void start_next(struct manta__snapq *q, struct manta__snapq_do *todo)
+{
+  int oldest = -1;
+  for (int i = 0; i < MANTA__SLOTS; i++)
+    if (q->slot[i].state == MANTA__Q_WAITING &&
+        (oldest < 0 || q->slot[i].order < q->slot[oldest].order))
+      oldest = i;
+  if (q->writing >= 0 || oldest < 0)
+    return;
+  q->slot[oldest].state = MANTA__Q_WRITING;
+  q->writing = oldest;
+  todo->write = oldest;
+}
+
+struct manta__snapq_do manta__snapq_ready(struct manta__snapq *q, int slot, bool wanted)
+{
+  struct manta__snapq_do todo = {.write = -1};
+  if (slot < 0 || slot >= MANTA__SLOTS || q->slot[slot].state == MANTA__Q_WAITING ||
+      q->slot[slot].state == MANTA__Q_WRITING)
+    return todo;
+  q->slot[slot] =
+      (struct manta__snapq_slot){.state = MANTA__Q_WAITING, .wanted = wanted, .order = q->orders++};
+  q->newest = slot;
+  for (int i = 0; i < MANTA__SLOTS; i++) {
+    const struct manta__snapq_slot *s = &q->slot[i];
+    if (i != slot && (s->state == MANTA__Q_WRITTEN || (s->state == MANTA__Q_WAITING && !s->wanted)))
+      give_back(q, i, &todo);
+  }
+  start_next(q, &todo);
+  return todo;
+}
+
+struct manta__snapq_do manta__snapq_written(struct manta__snapq *q, int slot)
+{
+  struct manta__snapq_do todo = {.write = -1};
+  if (slot < 0 || slot != q->writing)
+    return todo;
+  q->writing = -1;
+  q->slot[slot].state = MANTA__Q_WRITTEN;
+  if (slot != q->newest)
+    give_back(q, slot, &todo);
+  start_next(q, &todo);
+  return todo;
+}
+
+bool manta__snapq_busy(const struct manta__snapq *q)
+{
+  return q->writing >= 0;
+}

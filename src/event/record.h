@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * event/record.h - one record of run.log: its kinds, its checksum, its file names.
+ */
+#ifndef MANTA_EVENT_RECORD_H
+#define MANTA_EVENT_RECORD_H
+
+#include "event/log.h"
+
+#define MANTA__RECORD_HEAD sizeof(struct manta__record)
+
+/* A kind of record; `keys` are those of its payload, separated by blanks. */
+struct manta__event_info {
+  enum manta__event kind;
+  const char *name, *keys, *help;
+};
+
+/* The row of the table, or NULL for a kind that this build does not know. */
+const struct manta__event_info *manta__event_info(uint32_t kind);
+
+/* The checksum over header and payload (h->len bytes). */
+uint64_t manta__record_hash(const struct manta__record *h, const void *payload);
+/* Could this be a header? Says nothing about the hash. */
+bool manta__record_head_ok(const struct manta__record *h);
+
+/* `_training_iteration` of a packed row, found without unpacking it; 0 if there is none. */
+int64_t manta__row_iteration(const uint8_t *payload, size_t len);
+
+#define MANTA__SEGMENT_NAME_MAX 24
+/* run.log, run.log.2, run.log.3, … */
+void manta__segment_name(char name[MANTA__SEGMENT_NAME_MAX], int segment);
+
+/* A reader that begins at the first record of this segment, and the offset behind the last valid
+ * record that it gave. */
+manta_status manta__log_reader_open_at(manta__log_reader **out, int dirfd, int segment,
+                                       manta_error *err);
+int64_t manta__log_reader_at(const manta__log_reader *r);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "group/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+#define BACKOFF_FIRST_S 0.1
+#define BACKOFF_MAX_S   10.0
+#define ROOT_WAIT_S     0.2 /* how much later than its consequences a root may be known */
+
+static int64_t after(int64_t now, double s)
+{
+  return now + (int64_t)(s * 1e9);
+}
+
+void manta__group_init(struct manta__group *g, const struct manta__policy *p,
+                       struct manta__member *places, int count)
+{
+  *g = (struct manta__group){.policy = *p, .member = places, .places = count, .by = MANTA__NEVER};
+  g->root.rank = -1;
+}
+
+void manta__group_begin(struct manta__group *g, uint32_t attempt, int64_t now)
+{
+  g->attempt = attempt;
+  g->phase = MANTA__G_FORMING;
+  g->by = MANTA__NEVER;
+  g->resized_ns = now;
+  g->world = 0;
+}
+
+int manta__group_rank(const struct manta__group *g, int64_t wid)
+{
+  for (int r = 0; r < g->world; r++)
+    if (g->member[r].wid == wid)
+      return r;
+  return -1;
+}
+
+static int running(const struct manta__group *g)
+{
+  int n = 0;
+  for (int r = 0; r < g->world; r++)
+    n += g->member[r].state == MANTA__MB_RUNNING;
+  return n;
+}
+
+static void set_root(struct manta__group *g, const manta_error *why, manta_status st, int rank)
+{
+  if (g->root.status < 0)
+    return; // the first one wins
+  g->root = *why;
+  g->root.status = st;
+  g->root.rank = rank;
+}
+
+static bool is_echo(manta_status st)
+{
+  return st == MANTA_EPEERLOST || st == MANTA_EABORTED || st == MANTA_EPREEMPTED;
+}
+
+// --- events -------------------------------------------------------------------------------------
+
+void manta__group_formed(struct manta__group *g, const int64_t *wids, int world)
+{
+  if (g->phase != MANTA__G_FORMING || world > g->places)
+    return;
+  for (int r = 0; r < world; r++)
+    g->member[r] = (struct manta__member){.wid = wids[r]};
+  g->world = world;
+  g->backoffs = 0;
+  g->phase = MANTA__G_RUNNING;
+  g->by = MANTA__NEVER;
+}
+
+void manta__group_noroom(struct manta__group *g, const manta_error *why, int64_t now)
+{
+  if (g->phase != MANTA__G_FORMING)
+    return;
+  if (why->status != MANTA_ENOROOM) {
+    set_root(g, why, why->status, -1);
+    g->failed = true;
+    g->phase = MANTA__G_ENDING;
+    return;
+  }
+  double s = BACKOFF_FIRST_S;
+  for (int i = 0; i < g->backoffs && s < BACKOFF_MAX_S; i++)
+    s *= 2;
+  g->backoffs++;
+  g->by = after(now, s < BACKOFF_MAX_S ? s : BACKOFF_MAX_S);
+  g->phase = MANTA__G_BACKOFF;
+}
+
+void manta__group_done(struct manta__group *g, int64_t wid, manta_status st, const manta_error *err)
+{
+  int r = manta__group_rank(g, wid);
+  if (r < 0 || g->member[r].state != MANTA__MB_RUNNING)
+    return;
+  g->member[r].state = MANTA__MB_DONE;
+  g->member[r].status = st;
+  if (st >= 0)
+    return;
+  if (is_echo(st)) {
+    g->peer_trouble = true;
+    g->notice |= st == MANTA_EPREEMPTED; // the notice went to the worker, not to us
+    return;
+  }
+  if (g->lost)
+    return; // it stumbled over the loss
+  g->failed = true;
+  set_root(g, err, st, r);
+}
+
+// A function may fail because a peer died before its death has reached us: the loss is the root
+// then.
+static bool is_root(const struct manta__group *g, int64_t now)
+{
+  return g->phase != MANTA__G_ENDING || now <= after(g->ending_ns, ROOT_WAIT_S);
+}
+
+void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now)
+{
+  int r = manta__group_rank(g, wid);
+  if (r < 0)
+    return;
+  bool was = g->member[r].state == MANTA__MB_RUNNING;
+  g->member[r].state = g->member[r].state == MANTA__MB_DONE ? MANTA__MB_DONE : MANTA__MB_GONE;
+  if (!was || g->killed || (g->failed && !is_root(g, now)))
+    return; // we killed it, or it had finished, or it is a consequence
+  if (!g->lost && g->failed) {
+    g->failed = false;
+    g->root = (manta_error){.rank = -1};
+  }
+  g->lost = true;
+  set_root(g, why, MANTA_EWORKER, r);
+}
+
+void manta__group_agent_lost(struct manta__group *g, const manta_error *why)
+{
+  if (g->phase == MANTA__G_IDLE || g->phase == MANTA__G_OVER)
+    return;
+  for (int r = 0; r < g->world; r++)
+    if (g->member[r].state == MANTA__MB_RUNNING)
+      g->member[r].state = MANTA__MB_GONE;
+  g->lost = true;
+  set_root(g, why, MANTA_EAGENT, -1);
+  g->phase = MANTA__G_ENDING;
+  g->by = MANTA__NEVER;
+}
+
+void manta__group_stop(struct manta__group *g, manta_status st, const char *why)
+{
+  manta_error e = {.status = st, .rank = -1};
+  if (g->phase == MANTA__G_OVER || g->stop)
+    return;
+  snprintf(e.message, sizeof e.message, "%s", why);
+  g->stop = true;
+  if (g->root.status == 0 || !g->failed)
+    g->root = e;
+}
+
+void manta__group_notice(struct manta__group *g)
+{
+  g->notice = true;
+}
+
+void manta__group_resize(struct manta__group *g, int want)
+{
+  if (g->phase == MANTA__G_RUNNING && want != g->world)
+    g->resize = true;
+  g->policy.want = want;
+  if (g->policy.min > want)
+    g->policy.min = want;
+}
+
+void manta__group_room(struct manta__group *g, int n, int64_t now)
+{
+  if (n <= 0 || g->phase != MANTA__G_RUNNING || g->world >= g->policy.want)
+    g->room_since_ns = 0;
+  else if (g->room_since_ns == 0)
+    g->room_since_ns = now;
+}
+
+static bool may_grow(const struct manta__group *g, int64_t now)
+{
+  return g->room_since_ns > 0 && after(g->room_since_ns, g->policy.grow_after_s) <= now &&
+         after(g->resized_ns, g->policy.resize_every_s) <= now;
+}
+
+void manta__group_checkpoint(struct manta__group *g, int64_t now)
+{
+  if (g->phase != MANTA__G_RUNNING || g->stop || g->notice)
+    return;
+  if (!g->resize && !may_grow(g, now))
+    return;
+  g->resize = true;
+  g->by = 0; // the next step takes it up
+}
+
+// --- what to do ---------------------------------------------------------------------------------
+
+static enum manta__g_do finish(struct manta__group *g)
+{
+  g->phase = MANTA__G_OVER;
+  g->by = MANTA__NEVER;
+  return MANTA__DO_FINISH;
+}
+
+static enum manta__g_do form_again(struct manta__group *g, int64_t now)
+{
+  g->attempt++;
+  g->world = 0;
+  g->lost = g->failed = g->killed = g->resize = g->peer_trouble = false;
+  g->root = (manta_error){.rank = -1};
+  g->room_since_ns = 0;
+  g->resized_ns = now;
+  g->phase = MANTA__G_FORMING;
+  g->by = MANTA__NEVER;
+  return MANTA__DO_FORM;
+}
+
+// Everyone is accounted for: go on, or end?
+static enum manta__g_do decide(struct manta__group *g, int64_t now)
+{
+  if (g->stop || g->notice) {
+    if (g->notice && !g->stop && !g->failed) {
+      g->root = (manta_error){.status = MANTA_EPREEMPTED, .rank = -1};
+      snprintf(g->root.message, sizeof g->root.message,
+               "asked to stop; the run can be resumed from its newest checkpoint");
+    }
+    return finish(g);
+  }
+  bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.status != MANTA_EINVAL);
+  if (g->failed && !g->policy.retry_errors)
+    return finish(g);
+  if (retry) {
+    if (g->policy.max_retries >= 0 && g->retries >= g->policy.max_retries)
+      return finish(g);
+    g->retries++;
+    return form_again(g, now);
+  }
+  if (g->resize)
+    return form_again(g, now);
+  return finish(g);
+}
+
+static enum manta__g_do next_running(struct manta__group *g, int64_t now)
+{
+  if (running(g) == 0) {
+    g->phase = MANTA__G_ENDING;
+    return decide(g, now);
+  }
+  bool resize = g->resize && g->by == 0;
+  if (!g->lost && !g->failed && !g->peer_trouble && !g->stop && !resize)
+    return MANTA__DO_NOTHING;
+  if (g->peer_trouble && !g->lost && !g->failed && !g->stop && !resize && g->notice)
+    return MANTA__DO_NOTHING; // some rank left after a notice; the others follow in their own time
+  g->phase = MANTA__G_ENDING;
+  g->ending_ns = now;
+  g->by = after(now, g->policy.grace_s);
+  return MANTA__DO_ABORT;
+}
+
+static enum manta__g_do next_ending(struct manta__group *g, int64_t now)
+{
+  if (running(g) == 0)
+    return decide(g, now);
+  if (g->killed || now < g->by)
+    return MANTA__DO_NOTHING;
+  g->killed = true;
+  g->by = MANTA__NEVER;
+  return MANTA__DO_KILL;
+}
+
+enum manta__g_do manta__group_next(struct manta__group *g, int64_t now)
+{
+  switch (g->phase) {
+  case MANTA__G_FORMING:
+    return MANTA__DO_NOTHING; // formed or noroom comes for certain, or the agent's loss
+  case MANTA__G_RUNNING:
+    return next_running(g, now);
+  case MANTA__G_ENDING:
+    return next_ending(g, now);
+  case MANTA__G_BACKOFF:
+    if (g->stop || g->notice)
+      return decide(g, now);
+    if (now < g->by)
+      return MANTA__DO_NOTHING;
+    g->phase = MANTA__G_FORMING;
+    g->by = MANTA__NEVER;
+    return MANTA__DO_FORM;
+  default:
+    return MANTA__DO_NOTHING;
+  }
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/group.h - the membership of one run: a state machine and nothing else.
+ *
+ * It is told what happens (formed, done, gone, a clock tick, a wish) and says what to do next. It
+ * allocates nothing after init, touches no process and no clock.
+ *
+ *   IDLE ──begin──► FORMING ──formed──► RUNNING ──all done well──► OVER
+ *                     ▲  └─no room─► BACKOFF ─┐    │ lost, failed, stopped, resized
+ *                     └──────────────────────┘    ▼
+ *                     └──── retries left ───── ENDING ──(all members accounted for)──► OVER
+ *
+ * (1) ENDING ends when every member is done or gone; those that are neither when the grace time is
+ * up are to be killed. (2) "Peer lost", "aborted" and "preempted" are never the root of a failure;
+ * the first other one is. (3) A lost worker uses up a retry, as does a failed function if errors
+ * are retried; a resize does not. (4) After OVER nothing is asked for any more.
+ */
+#ifndef MANTA_GROUP_GROUP_H
+#define MANTA_GROUP_GROUP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/status.h>
+
+enum manta__phase {
+  MANTA__G_IDLE,
+  MANTA__G_FORMING,
+  MANTA__G_RUNNING,
+  MANTA__G_ENDING,
+  MANTA__G_BACKOFF,
+  MANTA__G_OVER
+};
+enum manta__member_state { MANTA__MB_RUNNING, MANTA__MB_DONE, MANTA__MB_GONE };
+
+struct manta__member {
+  int64_t wid;
+  enum manta__member_state state;
+  manta_status status; /* of a DONE one */
+};
+
+struct manta__policy {
+  int want, min;
+  int max_retries; /* -1: without end */
+  bool retry_errors;
+  double grace_s;
+  double grow_after_s;   /* room must have lasted so long */
+  double resize_every_s; /* and the last resize be so old */
+};
+
+struct manta__group {
+  struct manta__policy policy;
+  enum manta__phase phase;
+  uint32_t attempt;
+  int world;
+  struct manta__member *member; /* by rank; the caller's array of `places` entries */
+  int places;
+  int retries, backoffs;
+  int64_t by; /* when the clock matters next; MANTA__NEVER */
+  int64_t ending_ns, resized_ns, room_since_ns;
+  bool stop, notice, resize, killed, lost, failed, peer_trouble;
+  manta_error root; /* status 0: none yet; rank in .rank */
+};
+
+/* What to do now; several calls of manta__group_next may be needed until NOTHING. */
+enum manta__g_do {
+  MANTA__DO_NOTHING,
+  MANTA__DO_FORM,  /* start attempt g->attempt with g->policy.want workers, at least .min */
+  MANTA__DO_ABORT, /* raise the abort word of the current attempt */
+  MANTA__DO_KILL,  /* SIGKILL the members that are still RUNNING */
+  MANTA__DO_FINISH /* the run is over: g->root says how (status 0: well) */
+};
+
+void manta__group_init(struct manta__group *g, const struct manta__policy *p,
+                       struct manta__member *places, int count);
+/* Begins at `attempt` (0 in a fresh run). */
+void manta__group_begin(struct manta__group *g, uint32_t attempt, int64_t now);
+
+/* Events. All but `formed` may come in any phase; what does not fit is ignored. */
+void manta__group_formed(struct manta__group *g, const int64_t *wids, int world);
+void manta__group_noroom(struct manta__group *g, const manta_error *why, int64_t now);
+/* The index (rank) of a member, or -1. */
+int manta__group_rank(const struct manta__group *g, int64_t wid);
+void manta__group_done(struct manta__group *g, int64_t wid, manta_status st,
+                       const manta_error *err);
+void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now);
+void manta__group_agent_lost(struct manta__group *g, const manta_error *why);
+/* Wishes. `resize` is granted at the next checkpoint (manta__group_checkpoint), or at once when
+ * idle. */
+void manta__group_stop(struct manta__group *g, manta_status st, const char *why);
+void manta__group_notice(struct manta__group *g);
+void manta__group_resize(struct manta__group *g, int want);
+void manta__group_checkpoint(struct manta__group *g, int64_t now);
+/* There would be room for `n` more workers (0: none). */
+void manta__group_room(struct manta__group *g, int n, int64_t now);
+
+enum manta__g_do manta__group_next(struct manta__group *g, int64_t now);
+
+#endif

@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/run.c - what happens to a run, seen from the driver's I/O thread.
+ *
+ * Messages and rows come in, the state machine (group/group.h) says what to do, the log records it,
+ * the aligned rows go to the user's thread. Everything here runs with the driver's lock held.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ckpt/slot.h"
+#include "ckpt/store.h"
+#include "sys/sock.h"
+#include "train/driver.h"
+
+#define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
+#define TEXT_BYTES                                                                                 \
+  (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
+#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
+#define SETTLE_STOP_S 0.5
+#define HELD_NS       100000000 /* rows wait so long for a rank that lags behind */
+
+#define drv manta__drv
+
+// --- texts --------------------------------------------------------------------------------------
+
+static void show(manta_trainer *t, int rank, const char *data, size_t len)
+{
+  manta_run *r = t->run;
+  if (!r || r->text_bytes + len > TEXT_BYTES)
+    return;
+  struct manta__text *x = manta__malloc(sizeof *x + len + 1);
+  if (!x)
+    return;
+  *x = (struct manta__text){.rank = rank, .len = len};
+  memcpy(x->data, data, len);
+  x->data[len] = 0;
+  if (r->texts_last)
+    r->texts_last->next = x;
+  else
+    r->texts = x;
+  r->texts_last = x;
+  r->text_bytes += len;
+}
+
+static void log_value(manta_run *r, enum manta__event kind, const manta_value *v)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__ident id = {r->id, r->group.attempt, -1, ++r->log_seq};
+  if (r->log && manta__log_add_value(r->log, kind, &id, v, &err) < 0)
+    manta__warn("run.log: %s", err.message);
+}
+
+void manta__run_warn(manta_trainer *t, const char *fmt, ...)
+{
+  char text[1200];
+  va_list ap;
+  va_start(ap, fmt);
+  int n = vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  n = n < (int)sizeof text ? n : (int)sizeof text - 1;
+  if (!t->run) {
+    manta__warn("%s", text);
+    return;
+  }
+  show(t, -1, text, (size_t)n);
+  manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
+  log_value(t->run, MANTA__EV_NOTE, &v);
+}
+
+// --- rows ---------------------------------------------------------------------------------------
+
+bool manta__run_reading(const manta_trainer *t)
+{
+  const manta_run *r = t->run;
+  return !r || (r->queued <= QUEUE_BYTES && r->group.phase != MANTA__G_FORMING);
+}
+
+static void take_aligned(manta_run *r)
+{
+  struct manta__rowset *last, *first = manta__align_take(&r->align, &last);
+  for (struct manta__rowset *s = first; s; s = s->next)
+    r->queued += s->bytes;
+  if (first && r->queue_last)
+    r->queue_last->next = first;
+  else if (first)
+    r->queue = first;
+  if (last)
+    r->queue_last = last;
+  if (r->align.warning[0]) {
+    char text[sizeof r->align.warning];
+    memcpy(text, r->align.warning, sizeof text);
+    r->align.warning[0] = 0;
+    manta__run_warn(r->trainer, "%s", text);
+  }
+}
+
+static void log_row(manta_run *r, const struct manta__ring_rec *rec)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (manta__log_add(r->log, MANTA__EV_ROW, &rec->id, rec->wall_ns, manta__ring_payload(rec),
+                     rec->used, &err) < 0)
+    manta__warn("run.log: %s", err.message);
+}
+
+// How to read a ring in which a rank is more than the window ahead of the slowest.
+enum ahead {
+  HOLD,  // leave its rows where they are: the slow rank may only be waiting for a core
+  PUSH,  // deliver older rows with gaps: the slow rank does not report
+  IGNORE // log them only: the attempt is about to be void
+};
+
+// False: the row is to be read later.
+static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum ahead how)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (!r || rec->id.run != r->id || !r->log)
+    return true;
+  bool current = rec->id.attempt == r->group.attempt; // else: logged, void
+  bool fits = manta__align_fits(&r->align, rec->iteration);
+  if (current && !fits && how == HOLD)
+    return false;
+  if (current && rec->iteration < r->align.next)
+    r->gaps_are_fine = false; // a late row: that rank does report
+  log_row(r, rec);
+  if (current && (fits || how == PUSH) &&
+      manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
+                        rec->used, &err) < 0)
+    manta__warn("%s", err.message);
+  return true;
+}
+
+static int read_ring(manta_trainer *t, struct manta__peer *p, enum ahead how)
+{
+  manta_status st = MANTA_OK;
+  int rows = 0;
+  p->held = false;
+  if (!p->ring.h || p->damaged)
+    return 0;
+  for (const struct manta__ring_rec *rec; (rec = manta__ring_next(&p->ring, &st)); rows++)
+    if (!take_row(t->run, rec, how)) {
+      manta__ring_unread(&p->ring, rec);
+      p->held = true;
+      break;
+    }
+  if (st < 0) {
+    p->damaged = true;
+    manta__run_warn(t, "the reports of worker %lld are damaged: no more are read from it",
+                    (long long)p->wid);
+  }
+  return rows;
+}
+
+// Rows go to the log before they are released from their rings, and before callbacks see them.
+static void release_rows(manta_trainer *t)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (t->run && t->run->log)
+    manta__log_flush(t->run->log, &err); // a failure is kept and told by the log itself
+  for (struct manta__peer *p = t->peers; p; p = p->next)
+    if (p->ring.h)
+      manta__ring_release(&p->ring);
+  if (t->run)
+    take_aligned(t->run);
+}
+
+static void tell_done(manta_trainer *t, struct manta__peer *p)
+{
+  manta_run *r = t->run;
+  int rank = manta__group_rank(&r->group, p->wid);
+  p->done = false;
+  manta__align_end(&r->align, rank);
+  manta__group_done(&r->group, p->wid, MANTA_OK, NULL);
+}
+
+static bool any_held(const manta_trainer *t)
+{
+  for (struct manta__peer *p = t->peers; p; p = p->next)
+    if (p->held)
+      return true;
+  return false;
+}
+
+static int read_rings(manta_trainer *t, enum ahead how)
+{
+  int rows = 0;
+  for (struct manta__peer *p = t->peers; p; p = p->next) {
+    rows += read_ring(t, p, how);
+    if (p->done && !p->held)
+      tell_done(t, p);
+  }
+  return rows;
+}
+
+// Waits a while for a rank that lags behind, and from then on no more until it is heard of.
+static int push_held(manta_trainer *t)
+{
+  manta_run *r = t->run;
+  int64_t now = manta__now();
+  if (r->held_ns == 0)
+    r->held_ns = now;
+  if (now - r->held_ns <= HELD_NS)
+    return 0;
+  r->held_ns = 0;
+  r->gaps_are_fine = true;
+  return read_rings(t, PUSH);
+}
+
+int manta__run_drain(manta_trainer *t)
+{
+  manta_run *r = t->run;
+  int rows = 0, more;
+  if (!manta__run_reading(t))
+    return 0;
+  while ((more = read_rings(t, r && r->gaps_are_fine ? PUSH : HOLD)) > 0) {
+    rows += more; // again: a slow rank's rows make room for a fast one's
+    if (r)
+      r->held_ns = 0;
+  }
+  if (r && any_held(t))
+    rows += push_held(t);
+  release_rows(t);
+  return rows;
+}
+
+// --- workers ------------------------------------------------------------------------------------
+
+static struct manta__peer *find_peer(manta_trainer *t, int64_t wid)
+{
+  for (struct manta__peer *p = t->peers; p; p = p->next)
+    if (p->wid == wid)
+      return p;
+  return NULL;
+}
+
+void manta__peer_free(struct manta__peer *p)
+{
+  manta__ring_close(&p->ring);
+  manta__free(p);
+}
+
+static void on_worker(manta_trainer *t, struct manta__msg *m, const manta_value *v)
+{
+  int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
+  struct manta__peer *p = find_peer(t, wid);
+  if (!p) {
+    if (!(p = manta__calloc(1, sizeof *p)))
+      return;
+    p->wid = wid;
+    p->next = t->peers;
+    t->peers = p;
+  }
+  int ring = manta__msg_take_fd(m, 0);
+  manta_error err = MANTA_ERROR_INIT;
+  if (ring >= 0 && manta__ring_open(&p->ring, ring, &err) < 0)
+    manta__warn("worker %lld: %s", (long long)wid, err.message);
+  else if (ring >= 0)
+    manta__fd_close(&p->ring.fd); // mapped; a descriptor per worker would add up
+  p->pid = (pid_t)manta_value_as_int(manta_value_get(v, "pid"), p->pid);
+}
+
+static void drop_peer(manta_trainer *t, int64_t wid)
+{
+  for (struct manta__peer **at = &t->peers; *at; at = &(*at)->next)
+    if ((*at)->wid == wid) {
+      struct manta__peer *p = *at;
+      *at = p->next;
+      manta__peer_free(p);
+      return;
+    }
+}
+
+static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
+{
+  manta_run *r = t->run;
+  int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
+  struct manta__peer *p = find_peer(t, wid);
+  int rank = r ? manta__group_rank(&r->group, wid) : -1;
+  if (p && r)
+    read_ring(t, p, IGNORE); // its last rows
+  release_rows(t);
+  if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
+    const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
+    manta_error why = MANTA_ERROR_INIT;
+    manta_error_set(&why, MANTA_EWORKER,
+                    "rank %d (pid %lld on %s) %s\nits log: %s/logs/rank-%d.log", rank,
+                    (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
+                    manta_value_as_string(manta_value_get(v, "host"), drv.host), cause,
+                    r->dir ? r->dir : "", rank);
+    if (!r->group.killed)
+      log_value(r, MANTA__EV_LOST, v);
+    manta__group_gone(&r->group, wid, &why, now);
+  }
+  drop_peer(t, wid);
+}
+
+static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
+{
+  manta_run *r = t->run;
+  int rank = m->id.rank;
+  if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || rank < 0 ||
+      rank >= r->group.world)
+    return;
+  int64_t wid = r->group.member[rank].wid;
+  struct manta__peer *p = find_peer(t, wid);
+  manta_error err = MANTA_ERROR_INIT;
+  manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
+  snprintf(err.message, sizeof err.message, "%s",
+           manta_value_as_string(manta_value_get(v, "message"), ""));
+  const manta_value *result = manta_value_get(v, "result");
+  if (result && r->result)
+    manta_value_copy(&r->result[rank], result);
+  if (p && st >= 0) {
+    p->done = true; // the next drain reads its last rows, and then says so
+    manta__run_drain(t);
+    return;
+  }
+  if (p)
+    read_ring(t, p, IGNORE);
+  release_rows(t);
+  manta__group_done(&r->group, wid, st, &err);
+}
+
+// --- attempts -----------------------------------------------------------------------------------
+
+static void forget_results(manta_run *r, int world)
+{
+  for (int i = 0; r->result && i < r->group.places; i++)
+    manta_value_fini(&r->result[i]);
+  (void)world;
+}
+
+static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value *v, int64_t now)
+{
+  manta_run *r = t->run;
+  int world = (int)manta_value_as_int(manta_value_get(v, "world"), 0);
+  if (t->spawning && !manta_value_get(v, "wids")) {
+    t->spawning = false;
+    t->spawned = world;
+    return;
+  }
+  if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || world > MANTA_MAX_RANKS)
+    return;
+  const manta_value *wids = manta_value_get(v, "wids");
+  for (int i = 0; i < world; i++)
+    t->wids[i] = manta_value_as_int(manta_value_at(wids, (size_t)i), -1);
+  t->world = world;
+  manta_error err = MANTA_ERROR_INIT;
+  forget_results(r, world);
+  if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
+    manta__warn("%s", err.message);
+  take_aligned(r);
+  if (world < r->group.policy.want)
+    manta__run_warn(t, "going on with %d of %d workers: there is no room for more", world,
+                    r->group.policy.want);
+  manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
+  log_value(r, MANTA__EV_ATTEMPT, &rec);
+  manta__group_formed(&r->group, t->wids, world);
+  r->told_noroom = false;
+}
+
+static void on_noroom(manta_trainer *t, const manta_value *v, int64_t now)
+{
+  manta_run *r = t->run;
+  manta_error why = MANTA_ERROR_INIT;
+  why.status = (manta_status)manta_value_as_int(manta_value_get(v, "status"), MANTA_ENOROOM);
+  snprintf(why.message, sizeof why.message, "%s",
+           manta_value_as_string(manta_value_get(v, "message"), ""));
+  if (t->spawning) {
+    t->spawning = false;
+    t->spawn_error = why;
+    return;
+  }
+  if (!r)
+    return;
+  if (why.status == MANTA_ENOROOM && !r->told_noroom) {
+    r->told_noroom = true;
+    manta__run_warn(t, "waiting for room: %s", why.message);
+  }
+  manta__group_noroom(&r->group, &why, now);
+}
+
+// A slot whose content went on since we were told of it may still be whole, and newer.
+static bool usable_slot(const struct manta__newest *n, int64_t *iteration)
+{
+  struct manta__slot_meta *meta;
+  if (n->fd < 0 || manta__slot_map_meta(n->fd, &meta, NULL) < 0)
+    return false;
+  uint32_t state = atomic_load_explicit(&meta->state, memory_order_acquire);
+  bool whole =
+      state == MANTA__SLOT_READY || state == MANTA__SLOT_WRITING || state == MANTA__SLOT_RETIRED;
+  *iteration = meta->iteration;
+  munmap(meta, MANTA__SLOT_META);
+  return whole;
+}
+
+// What the attempt begins from: memory, else disk, else what the user gave, else nothing (-1).
+static int choose_checkpoint(manta_run *r, int64_t *iteration, bool *own)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest man;
+  int fd;
+  *own = false;
+  *iteration = 0;
+  if (r->exec)
+    return -1;
+  if (usable_slot(&r->trainer->newest, iteration))
+    return r->trainer->newest.fd;
+  if (manta__store_newest(r->rundir, &fd, &man, &err) == MANTA_OK) {
+    *own = true;
+    *iteration = man.iteration;
+    return fd;
+  }
+  *iteration = r->initial_iteration;
+  return r->initial_fd;
+}
+
+static void form(manta_run *r)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  uint64_t key;
+  bool own, memory = false;
+  manta_status st = manta__driver_up(&err);
+  if (st == MANTA_OK)
+    st = manta__driver_program(&key, t->threads, &err);
+  if (st == MANTA_OK && !r->announced)
+    st = manta__run_announce(r, &err);
+  if (st < 0) {
+    manta__group_noroom(&r->group, &err, manta__now());
+    return;
+  }
+  int ckpt = choose_checkpoint(r, &r->base, &own);
+  memory = ckpt >= 0 && ckpt == t->newest.fd;
+  manta_value none = {0};
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", r->group.policy.want),
+                MANTA_KV_INT("min", r->group.policy.min), MANTA_KV_REAL("cpus", t->cpus),
+                MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
+                MANTA_KV_REAL("gpus", t->gpus),
+                MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none),
+                MANTA_KV_REAL("step_timeout", t->step_timeout),
+                MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1),
+                MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1));
+  struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
+                         .group = t->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .fd = {r->job_fd, ckpt},
+                         .fds = ckpt >= 0 ? 2 : 1};
+  if (r->rewind && !r->exec) {
+    manta_value to = MANTA_MAP(MANTA_KV_INT("to", r->base));
+    log_value(r, MANTA__EV_REWIND, &to);
+  }
+  st = manta__driver_send(&m, &v, &err);
+  if (own)
+    manta__fd_close(&ckpt);
+  if (st < 0)
+    manta__group_noroom(&r->group, &err, manta__now());
+}
+
+manta_status manta__run_announce(manta_run *r, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  struct manta__msg m = {.kind = MANTA__M_RUN,
+                         .group = t->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .fd = {r->rundir, r->logs},
+                         .fds = r->exec ? 0 : 2};
+  manta_value v =
+      MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
+                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
+                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
+  r->announced = true;
+  return manta__driver_send(&m, &v, err);
+}
+
+manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err)
+{
+  manta__group_begin(&r->group, attempt, manta__now());
+  form(r);
+  return MANTA_OK;
+}
+
+// --- snapshots ----------------------------------------------------------------------------------
+
+static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
+{
+  struct manta__snap_msg s;
+  manta_run *r = t->run;
+  if (!r || m->len != sizeof s || m->id.run != r->id || m->id.attempt != r->group.attempt)
+    return;
+  memcpy(&s, m->data, sizeof s);
+  manta__fd_close(&t->newest.fd);
+  t->newest = (struct manta__newest){
+      .fd = manta__msg_take_fd(m, 0), .wid = s.wid, .slot = s.slot, .iteration = s.iteration};
+  manta__group_checkpoint(&r->group, now);
+}
+
+static void on_storefail(manta_trainer *t, const manta_value *v)
+{
+  manta__run_warn(t,
+                  "the checkpoint of iteration %lld was not written: %s\nthe run goes on; earlier "
+                  "checkpoints are as they were",
+                  (long long)manta_value_as_int(manta_value_get(v, "iteration"), -1),
+                  manta_value_as_string(manta_value_get(v, "message"), ""));
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+static void gather_results(manta_run *r)
+{
+  if (manta_value_set_list(&r->results) < 0)
+    return;
+  for (int i = 0; i < r->group.world; i++)
+    manta_value_append(&r->results, &r->result[i]);
+}
+
+static void log_finish(manta_run *r)
+{
+  manta_value none = {0};
+  if (r->error.status == MANTA_EPREEMPTED || r->error.status == MANTA_ECANCELED) {
+    manta_value note =
+        MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
+    log_value(r, MANTA__EV_NOTE, &note);
+    return;
+  }
+  manta_value v = MANTA_MAP(MANTA_KV_STR("status", manta_status_name(r->error.status)),
+                            MANTA_KV_STR("message", r->error.message),
+                            MANTA_KV("results", r->error.status == 0 ? r->results : none));
+  log_value(r, MANTA__EV_FINISH, &v);
+}
+
+static void over(manta_run *r)
+{
+  r->over = true;
+  if (!r->exec) {
+    log_finish(r);
+    manta__log_flush(r->log, NULL);
+  }
+}
+
+static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
+{
+  manta_run *r = ctx;
+  if (st == MANTA_ETIMEDOUT && r->error.status == 0)
+    manta__run_warn(r->trainer, "the last checkpoint is still being written");
+  over(r);
+}
+
+// The message a user reads first: the root, then how often it was tried.
+static void compose_error(manta_run *r)
+{
+  r->error = r->group.root;
+  if (r->error.status == MANTA_EWORKER && r->group.policy.max_retries > 0) {
+    size_t n = strlen(r->error.message);
+    snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",
+             r->group.retries);
+  }
+}
+
+static void finish(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  r->finishing = true;
+  compose_error(r);
+  if (r->error.status == 0 && !r->exec)
+    manta__align_check(&r->align, r->strict_reports, &r->error);
+  take_aligned(r);
+  if (r->error.status == 0)
+    gather_results(r);
+  struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = r->trainer->group};
+  bool brief = r->error.status == MANTA_ECANCELED;
+  manta_value none = {0};
+  if (r->exec || !drv.agent ||
+      manta__rpc_call(&drv.rpc, drv.agent, &m, &none,
+                      manta__deadline(brief ? SETTLE_STOP_S : SETTLE_S), on_settled, r, &err) < 0)
+    over(r);
+}
+
+// --- steps --------------------------------------------------------------------------------------
+
+static void send_abort(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {
+      .kind = MANTA__M_ABORT, .group = r->trainer->group, .id = {r->id, r->group.attempt, -1, 0}};
+  manta__driver_send(&m, NULL, &err);
+}
+
+static void send_kill(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value v = {0}, wids = {0};
+  manta_value_set_map(&v);
+  manta_value_set_list(&wids);
+  for (int i = 0; i < r->group.world; i++)
+    if (r->group.member[i].state == MANTA__MB_RUNNING) {
+      manta_value wid = manta_value_int(r->group.member[i].wid);
+      manta_value_append(&wids, &wid);
+    }
+  manta_value_put(&v, "wids", &wids);
+  manta_value_put_string(&v, "cause", "ended: it did not leave its function in time");
+  struct manta__msg m = {.kind = MANTA__M_KILL, .group = r->trainer->group};
+  manta__driver_send(&m, &v, &err);
+  manta_value_fini(&v);
+}
+
+static void pass_notice(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {.kind = MANTA__M_NOTICE, .group = r->trainer->group};
+  manta__group_notice(&r->group);
+  manta__driver_send(&m, NULL, &err);
+}
+
+static void tell_revival(manta_run *r)
+{
+  if (r->trainer->quiet || r->exec)
+    return;
+  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root[0] ? r->last_root : "resizing",
+                  r->trainer->newest.fd >= 0 ? "the newest checkpoint" : "the start");
+}
+
+int64_t manta__run_step(manta_trainer *t, int64_t now)
+{
+  manta_run *r = t->run;
+  if (!r || r->over || r->finishing)
+    return MANTA__NEVER;
+  if (__atomic_exchange_n(&t->notice, 0, __ATOMIC_ACQUIRE))
+    pass_notice(r);
+  for (;;) {
+    if (r->group.root.status < 0)
+      snprintf(r->last_root, sizeof r->last_root, "%s", r->group.root.message);
+    bool again = r->group.phase == MANTA__G_RUNNING || r->group.phase == MANTA__G_ENDING;
+    switch (manta__group_next(&r->group, now)) {
+    case MANTA__DO_FORM:
+      if (again) {
+        r->rewind = true;
+        tell_revival(r);
+        r->last_root[0] = 0;
+      }
+      form(r);
+      break;
+    case MANTA__DO_ABORT:
+      send_abort(r);
+      break;
+    case MANTA__DO_KILL:
+      send_kill(r);
+      break;
+    case MANTA__DO_FINISH:
+      finish(r);
+      return MANTA__NEVER;
+    default:
+      return r->group.by;
+    }
+  }
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+static void on_asked(manta_trainer *t, const manta_value *v)
+{
+  const char *what = manta_value_as_string(manta_value_get(v, "what"), "");
+  manta_run *r = t->run;
+  if (!r)
+    return;
+  if (!strcmp(what, "kill"))
+    manta__group_stop(&r->group, MANTA_ECANCELED, "ended by `manta kill`");
+  else if (!strcmp(what, "notice"))
+    manta__group_notice(&r->group);
+  else if (!strcmp(what, "resize"))
+    manta__group_resize(&r->group, (int)manta_value_as_int(manta_value_get(v, "n"), t->workers));
+}
+
+void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
+{
+  manta_value v = {0};
+  int64_t now = manta__now();
+  if (m->kind == MANTA__M_OUTPUT) {
+    show(t, m->id.rank, m->data, m->len);
+    return;
+  }
+  if (m->kind == MANTA__M_SNAP) {
+    on_snap(t, m, now);
+    return;
+  }
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  switch (m->kind) {
+  case MANTA__M_WORKER:
+    on_worker(t, m, &v);
+    break;
+  case MANTA__M_FORMED:
+    on_formed(t, m, &v, now);
+    break;
+  case MANTA__M_NOROOM:
+    on_noroom(t, &v, now);
+    break;
+  case MANTA__M_GONE:
+    on_gone(t, &v, now);
+    break;
+  case MANTA__M_DONE:
+    on_done(t, m, &v);
+    break;
+  case MANTA__M_STORED:
+    if (t->run)
+      log_value(t->run, MANTA__EV_CKPT, &v);
+    break;
+  case MANTA__M_STOREFAIL:
+    on_storefail(t, &v);
+    break;
+  case MANTA__M_WARN:
+    manta__run_warn(t, "%s", manta_value_as_string(manta_value_get(&v, "text"), ""));
+    break;
+  case MANTA__M_ASKED:
+    on_asked(t, &v);
+    break;
+  default:
+    break; // DYING: what follows from it comes with GONE
+  }
+  manta_value_fini(&v);
+}
+
+void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
+{
+  manta__run_drain(t);
+  while (t->peers)
+    drop_peer(t, t->peers->wid);
+  if (t->spawning) {
+    t->spawning = false;
+    t->spawn_error = *why;
+  }
+  if (!t->run || t->run->over)
+    return;
+  t->run->announced = false;
+  manta_value v = MANTA_MAP(MANTA_KV_STR("cause", why->message));
+  log_value(t->run, MANTA__EV_LOST, &v);
+  manta__group_agent_lost(&t->run->group, why);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ckpt/store.h"
+#include "event/rundir.h"
+#include "group/table.h"
+#include "sys/file.h"
+#include "sys/sock.h"
+#include "train/driver.h"
+
+#define START_S    60.0
+#define SHUTDOWN_S 7.0 /* the agent gives workers 5 s */
+#define drv        manta__drv
+
+// --- create -------------------------------------------------------------------------------------
+
+static manta_status check_config(const manta_trainer_config *c, manta_error *err)
+{
+  if (c->size != sizeof *c)
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "manta_trainer_config is not initialised: use MANTA_TRAINER_CONFIG_INIT");
+  if (c->workers < 0 || c->workers > MANTA_MAX_RANKS)
+    return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
+                           c->workers);
+  if (c->min_workers < 0 || (c->workers > 0 && c->min_workers > c->workers))
+    return manta_error_set(err, MANTA_EINVAL, "min_workers must be 0 to workers (%d), not %d",
+                           c->workers, c->min_workers);
+  if (!(c->step_timeout_s >= 0) || !(c->grace_s >= 0) || !(c->cpus_per_worker >= 0) ||
+      !(c->gpus_per_worker >= 0))
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "step_timeout_s, grace_s, cpus_per_worker and gpus_per_worker must be >= 0");
+  if (c->max_retries < -2)
+    return manta_error_set(err, MANTA_EINVAL, "max_retries must be -2, -1, 0 or more, not %d",
+                           c->max_retries);
+  if (c->config && c->config->type != MANTA_MAP)
+    return manta_error_set(err, MANTA_ETYPE, "config must be a map");
+  if (c->resources && c->resources->type != MANTA_MAP)
+    return manta_error_set(err, MANTA_ETYPE, "resources must be a map of numbers");
+  return MANTA_OK;
+}
+
+static manta_status workers_from_env(int *out, manta_error *err)
+{
+  const char *s = getenv("MANTA_NUM_WORKERS");
+  char *end = NULL;
+  long n = s && *s ? strtol(s, &end, 10) : 1;
+  if (n < 1 || n > MANTA_MAX_RANKS || (end && *end))
+    return manta_error_set(err, MANTA_EINVAL, "MANTA_NUM_WORKERS must be 1 to %d, not \"%s\"",
+                           MANTA_MAX_RANKS, s);
+  *out = (int)n;
+  return MANTA_OK;
+}
+
+static int choose_threads(const manta_trainer_config *c)
+{
+  if (c->threads_per_worker > 0)
+    return c->threads_per_worker;
+  if (getenv("OMP_NUM_THREADS"))
+    return 0; // the user's own choice
+  return c->cpus_per_worker >= 1 ? (int)c->cpus_per_worker : 1;
+}
+
+static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
+{
+  t->workers = c->workers;
+  if (t->workers == 0)
+    MANTA_TRY(workers_from_env(&t->workers, err));
+  t->min_workers = c->min_workers > 0 ? c->min_workers : 1;
+  t->max_retries = c->max_retries == 0 ? 3 : c->max_retries == -2 ? 0 : c->max_retries;
+  t->retry_errors = c->retry_errors;
+  t->step_timeout = c->step_timeout_s;
+  t->grace = c->grace_s > 0 ? c->grace_s : 0.25;
+  t->cpus = c->cpus_per_worker;
+  t->strict_cpus = c->cpus_per_worker > 0;
+  t->gpus = c->gpus_per_worker;
+  t->pin = c->pin;
+  t->threads = choose_threads(c);
+  t->show_all = c->show_all_output;
+  t->quiet = c->quiet;
+  t->log_limit = c->log_limit > 0 ? c->log_limit : 64ll << 20;
+  t->newest.fd = -1;
+  const char *name = c->name ? c->name : program_invocation_short_name;
+  if (!(t->name = manta__strdup(name)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
+  if (c->logdir) {
+    if (!(t->logdir = manta__strdup(c->logdir)))
+      return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
+  } else {
+    MANTA_TRY(manta__rundir_default(&t->logdir, err));
+  }
+  if ((c->config && manta_value_copy(&t->config, c->config) < 0) ||
+      (c->resources && manta_value_copy(&t->resources, c->resources) < 0))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a config");
+  if (c->callback_count > 0) {
+    if (!(t->callbacks = manta__calloc(c->callback_count, sizeof *t->callbacks)))
+      return manta_error_set(err, MANTA_ENOMEM, "no memory for callbacks");
+    memcpy(t->callbacks, c->callbacks, c->callback_count * sizeof *t->callbacks);
+    t->callback_count = c->callback_count;
+  }
+  return MANTA_OK;
+}
+
+static void trainer_free(manta_trainer *t)
+{
+  while (t->peers) {
+    struct manta__peer *p = t->peers;
+    t->peers = p->next;
+    manta__peer_free(p);
+  }
+  manta__fd_close(&t->newest.fd);
+  manta__free(t->name);
+  manta__free(t->logdir);
+  manta__free(t->run_dir);
+  manta__free(t->callbacks);
+  manta_value_fini(&t->config);
+  manta_value_fini(&t->resources);
+  manta__free(t);
+}
+
+manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_config *cfg,
+                                  manta_error *err)
+{
+  static const manta_trainer_config dflt = MANTA_TRAINER_CONFIG_INIT;
+  const manta_trainer_config *c = cfg ? cfg : &dflt;
+  MANTA_TRY(check_config(c, err));
+  manta_trainer *t = manta__calloc(1, sizeof *t);
+  if (!t)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
+  t->newest.fd = -1;
+  manta_status st = fill(t, c, err);
+  if (st < 0) {
+    trainer_free(t);
+    return st;
+  }
+  pthread_mutex_lock(&drv.lock);
+  t->group = ++drv.groups;
+  t->next = drv.trainers;
+  drv.trainers = t;
+  pthread_mutex_unlock(&drv.lock);
+  *out = t;
+  return MANTA_OK;
+}
+
+// --- start and end ------------------------------------------------------------------------------
+
+static bool wait_until(int64_t by)
+{
+  if (by == MANTA__NEVER)
+    return pthread_cond_wait(&drv.cond, &drv.lock) == 0;
+  struct timespec t = {by / 1000000000, by % 1000000000};
+  return pthread_cond_timedwait(&drv.cond, &drv.lock, &t) != ETIMEDOUT;
+}
+
+static manta_status ask_spawn(manta_trainer *t, manta_error *err)
+{
+  uint64_t key;
+  manta_value none = {0};
+  MANTA_TRY(manta__driver_up(err));
+  MANTA_TRY(manta__driver_program(&key, t->threads, err));
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", t->workers),
+                MANTA_KV_INT("min", t->min_workers), MANTA_KV_REAL("cpus", t->cpus),
+                MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
+                MANTA_KV_REAL("gpus", t->gpus),
+                MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none));
+  struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
+  t->spawning = true;
+  t->spawn_error = (manta_error)MANTA_ERROR_INIT;
+  return manta__driver_send(&m, &v, err);
+}
+
+manta_status manta_trainer_start(manta_trainer *t, manta_error *err)
+{
+  pthread_mutex_lock(&drv.lock);
+  int64_t by = manta__deadline(START_S);
+  manta_status st = t->run ? MANTA_OK : ask_spawn(t, err);
+  while (st == MANTA_OK && t->spawning)
+    if (!wait_until(by))
+      st = manta_error_set(err, MANTA_ETIMEDOUT, "workers did not start within %.0f s", START_S);
+  if (st == MANTA_OK && t->spawn_error.status < 0) {
+    st = t->spawn_error.status;
+    if (err)
+      *err = t->spawn_error;
+  }
+  pthread_mutex_unlock(&drv.lock);
+  return st;
+}
+
+static void disband(manta_trainer *t)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {.kind = MANTA__M_DISBAND, .group = t->group};
+  int64_t by = manta__deadline(SHUTDOWN_S);
+  if (drv.agent && manta__driver_send(&m, NULL, &err) == MANTA_OK)
+    while (drv.agent && t->peers && wait_until(by))
+      ;
+  while (t->peers) {
+    struct manta__peer *p = t->peers;
+    t->peers = p->next;
+    manta__peer_free(p);
+  }
+  t->world = 0;
+}
+
+void manta_trainer_shutdown(manta_trainer *t)
+{
+  pthread_mutex_lock(&drv.lock);
+  if (t->run && !t->run->over)
+    manta__group_stop(&t->run->group, MANTA_ECANCELED, "the trainer was shut down");
+  manta__driver_wake();
+  while (t->run && !t->run->over && drv.running)
+    wait_until(manta__deadline(1));
+  if (drv.running)
+    disband(t);
+  pthread_mutex_unlock(&drv.lock);
+}
+
+void manta_trainer_destroy(manta_trainer *t)
+{
+  if (!t)
+    return;
+  manta_run_close(t->run);
+  manta_trainer_shutdown(t);
+  pthread_mutex_lock(&drv.lock);
+  for (manta_trainer **p = &drv.trainers; *p; p = &(*p)->next)
+    if (*p == t) {
+      *p = t->next;
+      break;
+    }
+  manta__driver_down();
+  pthread_mutex_unlock(&drv.lock);
+  trainer_free(t);
+}
+
+// --- while it runs ------------------------------------------------------------------------------
+
+manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err)
+{
+  if (workers < 1 || workers > MANTA_MAX_RANKS)
+    return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
+                           workers);
+  pthread_mutex_lock(&drv.lock);
+  t->workers = workers;
+  if (t->min_workers > workers)
+    t->min_workers = workers;
+  if (t->run && !t->run->over) {
+    manta__group_resize(&t->run->group, workers);
+    manta__driver_wake();
+  }
+  pthread_mutex_unlock(&drv.lock);
+  return MANTA_OK;
+}
+
+// Async-signal-safe: a flag and a write. The thread does the rest.
+void manta_trainer_notice(manta_trainer *t)
+{
+  __atomic_store_n(&t->notice, 1, __ATOMIC_RELEASE);
+  manta__driver_wake();
+}
+
+void manta_trainer_cancel(manta_trainer *t)
+{
+  pthread_mutex_lock(&drv.lock);
+  if (t->run)
+    manta__group_stop(&t->run->group, MANTA_ECANCELED, "canceled");
+  manta__driver_wake();
+  pthread_mutex_unlock(&drv.lock);
+}
+
+// --- what can be asked --------------------------------------------------------------------------
+
+const char *manta_trainer_run_dir(const manta_trainer *t)
+{
+  return t->run_dir ? t->run_dir : "";
+}
+
+int manta_trainer_pid(const manta_trainer *t, int rank)
+{
+  int pid = -1;
+  pthread_mutex_lock(&drv.lock);
+  for (struct manta__peer *p = t->peers; p && rank >= 0 && rank < t->world; p = p->next)
+    if (p->wid == t->wids[rank] && p->pid > 0)
+      pid = p->pid;
+  pthread_mutex_unlock(&drv.lock);
+  return pid;
+}
+
+static manta_status newest_in_memory(manta_trainer *t, manta_checkpoint **out, manta_error *err)
+{
+  pthread_mutex_lock(&drv.lock);
+  int fd = t->newest.fd >= 0 ? dup(t->newest.fd) : -1;
+  pthread_mutex_unlock(&drv.lock);
+  if (fd < 0)
+    return MANTA_ENOENT;
+  manta_status st = manta__checkpoint_from_fd(out, fd, false, err);
+  close(fd);
+  return st;
+}
+
+manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoint **out, manta_error *err)
+{
+  *out = NULL;
+  // While a run goes on its slots are written again and again: only a finished one's stays as it
+  // is.
+  if ((!t->run || t->run->over) && newest_in_memory(t, out, err) == MANTA_OK)
+    return MANTA_OK;
+  if (!t->run_dir)
+    return MANTA_OK;
+  int rundir, fd;
+  struct manta__manifest m;
+  MANTA_TRY(manta__dir_make(t->run_dir, &rundir, err));
+  manta_status st = manta__store_newest(rundir, &fd, &m, err);
+  close(rundir);
+  if (st == MANTA_ENOENT)
+    return MANTA_OK;
+  if (st == MANTA_OK) {
+    st = manta__checkpoint_from_fd(out, fd, false, err);
+    close(fd);
+  }
+  return st;
+}
+
+manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size,
+                                           manta_error *err)
+{
+  struct manta__manifest m;
+  int rundir;
+  if (!t->run_dir)
+    return manta_error_set(err, MANTA_ENOENT, "there was no run yet");
+  MANTA_TRY(manta__dir_make(t->run_dir, &rundir, err));
+  manta_status st = manta__store_best(rundir, t->score_min, &m, err);
+  close(rundir);
+  if (st == MANTA_OK && snprintf(buf, size, "%s/checkpoints/%s", t->run_dir, m.name) >= (int)size)
+    st = manta_error_set(err, MANTA_ETOOBIG, "the path needs more than %zu bytes", size);
+  return st;
+}

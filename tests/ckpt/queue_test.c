@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every sequence of ready and written up to DEPTH steps, against a model that keeps a plain list of
+ * snapshots in order of arrival.
+ */
+#include "ckpt/queue.h"
+#include "test.h"
+
+#define DEPTH 12
+
+struct snap {
+  int slot;
+  bool wanted;
+  enum { WAITS, IS_WRITTEN_NOW, ON_DISK } state;
+};
+
+struct model {
+  struct snap list[MANTA__SLOTS + 1]; /* oldest first */
+  int count;
+};
+
+static long sequences, drops, writes;
+
+static unsigned held(const struct model *m)
+{
+  unsigned mask = 0;
+  for (int i = 0; i < m->count; i++)
+    mask |= 1u << m->list[i].slot;
+  return mask;
+}
+
+static int writing(const struct model *m)
+{
+  for (int i = 0; i < m->count; i++)
+    if (m->list[i].state == IS_WRITTEN_NOW)
+      return i;
+  return -1;
+}
+
+static void drop_at(struct model *m, int i)
+{
+  memmove(&m->list[i], &m->list[i + 1], sizeof *m->list * (size_t)(m->count - i - 1));
+  m->count--;
+}
+
+static int begin_oldest(struct model *m)
+{
+  for (int i = 0; writing(m) < 0 && i < m->count; i++)
+    if (m->list[i].state == WAITS) {
+      m->list[i].state = IS_WRITTEN_NOW;
+      return m->list[i].slot;
+    }
+  return -1;
+}
+
+static struct manta__snapq_do model_ready(struct model *m, int slot, bool wanted)
+{
+  struct manta__snapq_do todo = {.write = -1};
+  for (int i = 0; i < m->count;) {
+    const struct snap s = m->list[i];
+    if (s.state == IS_WRITTEN_NOW || (s.state == WAITS && s.wanted)) {
+      i++;
+      continue;
+    }
+    todo.dropped += s.state == WAITS;
+    if (s.slot != slot) // else it was retired, and a new one has its place
+      todo.free |= 1u << s.slot;
+    drop_at(m, i);
+  }
+  m->list[m->count++] = (struct snap){slot, wanted, WAITS};
+  todo.write = begin_oldest(m);
+  return todo;
+}
+
+static struct manta__snapq_do model_written(struct model *m)
+{
+  struct manta__snapq_do todo = {.write = -1};
+  int i = writing(m);
+  m->list[i].state = ON_DISK;
+  if (i != m->count - 1) {
+    todo.free = 1u << m->list[i].slot;
+    drop_at(m, i);
+  }
+  todo.write = begin_oldest(m);
+  return todo;
+}
+
+static void compare(struct manta__snapq_do got, struct manta__snapq_do want, const struct model *m,
+                    const struct manta__snapq *q)
+{
+  assert_int_equal(got.write, want.write);
+  assert_int_equal(got.free, want.free);
+  assert_int_equal(got.dropped, want.dropped);
+  assert_int_equal(q->newest, m->list[m->count - 1].slot);
+  assert_int_equal(q->writing, writing(m) < 0 ? -1 : m->list[writing(m)].slot);
+  assert_int_equal(manta__snapq_busy(q), writing(m) >= 0);
+  assert_false(got.free & 1u << q->newest);                     // (3)
+  assert_false(q->writing >= 0 && got.free & 1u << q->writing); // (1)
+  assert_int_equal(got.free & held(m), 0);
+  drops += got.dropped;
+  writes += got.write >= 0;
+}
+
+static void explore(const struct manta__snapq *q, const struct model *m, int left)
+{
+  sequences++;
+  if (left == 0)
+    return;
+  for (int slot = 0; slot < MANTA__SLOTS; slot++) {
+    bool retired =
+        m->count && m->list[m->count - 1].slot == slot && m->list[m->count - 1].state == ON_DISK;
+    if (held(m) & 1u << slot && !retired)
+      continue;
+    for (int wanted = 0; wanted < 2; wanted++) {
+      struct manta__snapq q2 = *q;
+      struct model m2 = *m;
+      compare(manta__snapq_ready(&q2, slot, wanted), model_ready(&m2, slot, wanted), &m2, &q2);
+      explore(&q2, &m2, left - 1);
+    }
+  }
+  if (writing(m) >= 0) {
+    struct manta__snapq q2 = *q;
+    struct model m2 = *m;
+    compare(manta__snapq_written(&q2, q->writing), model_written(&m2), &m2, &q2);
+    explore(&q2, &m2, left - 1);
+  }
+}
+
+static void every_sequence_agrees_with_the_model(void **ctx)
+{
+  struct manta__snapq q;
+  struct model m = {0};
+  manta__snapq_init(&q);
+  assert_false(manta__snapq_busy(&q));
+  explore(&q, &m, DEPTH);
+  assert_true(sequences > 100000 && drops > 1000 && writes > 1000);
+}
+
+static void misuse_changes_nothing(void **ctx)
+{
+  struct manta__snapq q, before;
+  manta__snapq_init(&q);
+  manta__snapq_ready(&q, 1, false);
+  manta__snapq_ready(&q, 2, false);
+  before = q;
+  struct manta__snapq_do todo[] = {
+      manta__snapq_ready(&q, 1, true), manta__snapq_ready(&q, 2, true),
+      manta__snapq_ready(&q, -1, 0),   manta__snapq_ready(&q, 3, false),
+      manta__snapq_written(&q, 2),     manta__snapq_written(&q, -1)};
+  for (size_t i = 0; i < sizeof todo / sizeof *todo; i++) {
+    assert_int_equal(todo[i].write, -1);
+    assert_int_equal(todo[i].free, 0);
+  }
+  assert_memory_equal(&q, &before, sizeof q);
+}
+
+static void a_slow_disk_drops_the_middle_ones(void **ctx)
+{
+  struct manta__snapq q;
+  manta__snapq_init(&q);
+  assert_int_equal(manta__snapq_ready(&q, 0, false).write, 0);
+  assert_int_equal(manta__snapq_ready(&q, 1, false).free, 0);
+  struct manta__snapq_do todo = manta__snapq_ready(&q, 2, false);
+  assert_int_equal(todo.free, 1u << 1);
+  assert_int_equal(todo.dropped, 1);
+  todo = manta__snapq_written(&q, 0);
+  assert_int_equal(todo.free, 1u << 0);
+  assert_int_equal(todo.write, 2);
+  todo = manta__snapq_written(&q, 2);
+  assert_int_equal(todo.free, 0);
+  assert_false(manta__snapq_busy(&q));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_sequence_agrees_with_the_model),
+      cmocka_unit_test(misuse_changes_nothing),
+      cmocka_unit_test(a_slow_disk_drops_the_middle_ones),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The store: what is written and committed is found again, retention keeps what it should, and
+ * leftovers go.
+ */
+#include "ckpt/ckdir.h"
+#include "store_fixture.h"
+
+/* --- The plain way
+ * ------------------------------------------------------------------------------------- */
+
+static void what_is_committed_is_found(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest *list = NULL, m;
+  size_t count = 0;
+  int dir;
+  assert_status(manta__store_newest(f->run, &dir, &m, &err), MANTA_ENOENT);
+  assert_ok(manta__store_list(f->run, true, &list, &count, &err), &err);
+  assert_int_equal(count, 0);
+  manta_free(list);
+  manta__store *s = open_store(f, &keep_all);
+  for (uint64_t seed = 1; seed <= 3; seed++)
+    put(f, s, seed);
+  assert_string_equal(names(f), "000001 000002 000003");
+  assert_newest(f, "000003", 3);
+  assert_ok(manta__store_list(f->run, true, &list, &count, &err), &err);
+  assert_int_equal(count, 3);
+  assert_string_equal(list[0].name, "000001");
+  assert_int_equal(list[2].id.seq, 3);
+  assert_int_equal(list[2].id.run, 0xfedcba9876543210ull);
+  assert_int_equal(list[2].world, 4);
+  manta_free(list);
+  manta__store_close(s);
+  s = open_store(f, &keep_all);
+  assert_string_equal(put(f, s, 4).name, "000004");
+  manta__store_close(s);
+  manta__store_close(NULL);
+  assert_int_equal(f->warnings, 0);
+}
+
+static void a_checkpoint_is_opened_by_path(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_checkpoint *c = NULL;
+  char path[128];
+  double scalar;
+  manta__store *s = open_store(f, &keep_all);
+  put(f, s, 7);
+  snprintf(path, sizeof path, "%s/checkpoints/000001", f->path);
+  assert_ok(manta_checkpoint_open(&c, path, false, &err), &err);
+  assert_true(sample_matches(&f->s, c, 7));
+  assert_ok(manta_checkpoint_copy(c, "scalar", &scalar, 8, &err), &err);
+  assert_near(scalar, 7.5, 0);
+  assert_ok(manta_checkpoint_copy(c, "nothing", NULL, 0, &err), &err);
+  assert_status(manta_checkpoint_copy(c, "scalar", &scalar, 4, &err), MANTA_ETYPE);
+  assert_has(err.message, "\"scalar\"");
+  assert_status(manta_checkpoint_copy(c, "scaler", &scalar, 8, &err), MANTA_ENOENT);
+  assert_has(err.message, "\"scaler\"");
+  manta_checkpoint_close(c);
+  manta_checkpoint_close(NULL);
+  assert_status(manta_checkpoint_open(&c, "/nowhere/at/all", false, &err), MANTA_ENOENT);
+  assert_status(manta_checkpoint_open(&c, f->path, false, &err), MANTA_ENOENT);
+  manta__store_close(s);
+}
+
+static void uncommitted_does_not_exist(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  manta__store *s = open_store(f, &keep_all);
+  put(f, s, 1);
+  assert_ok(manta__store_write(s, save(f, 2), &m, &err), &err);
+  assert_newest(f, "000001", 1);
+  manta__store_discard(s, &m);
+  manta__store_discard(s, &m);
+  assert_string_equal(names(f), "000001");
+  assert_status(manta__store_commit(s, &m, &err), MANTA_EIO);
+  assert_string_equal(put(f, s, 3).name, "000003"); // a number is used once
+  manta__store_close(s);
+}
+
+static void a_slot_without_sense_is_not_stored(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  manta__store *s = open_store(f, &keep_all);
+  int fd = save(f, 1);
+  struct manta__slot *slot = &f->slots.slot[f->slot];
+  uint8_t *base = (uint8_t *)slot->meta;
+  base[MANTA__SLOT_META + 8] ^= 1; // the header's brace
+  assert_status(manta__store_write(s, fd, &m, &err), MANTA_ECORRUPT);
+  base[MANTA__SLOT_META + 8] ^= 1;
+  base[slot->meta->value_off] = 0xc1; // never used in MessagePack
+  assert_true(manta__store_write(s, fd, &m, &err) < 0);
+  atomic_store(&slot->meta->state, MANTA__SLOT_FILLING);
+  assert_status(manta__store_write(s, fd, &m, &err), MANTA_ESTATE);
+  assert_status(manta__store_write(s, f->run, &m, &err), MANTA_EINVAL);
+  assert_string_equal(names(f), "");
+  manta__store_close(s);
+}
+
+/* --- Retention
+ * ------------------------------------------------------------------------------------------ */
+
+static void retention_keeps_the_last_and_the_best(void **ctx)
+{
+  static const struct {
+    struct manta__retention keep;
+    double score[6];
+    const char *left;
+  } rows[] = {
+      {{-1, 0, false}, {1, 2, 3, 4, 5, 6}, "000001 000002 000003 000004 000005 000006"},
+      {{0, 0, false}, {1, 2, 3, 4, 5, 6}, "000006"},
+      {{2, 0, false}, {1, 2, 3, 4, 5, 6}, "000005 000006"},
+      {{1, 1, false}, {1, 9, 3, 4, 5, 6}, "000002 000006"},
+      {{1, 1, true}, {5, 9, 1, 4, 5, 6}, "000003 000006"},
+      {{1, 2, false}, {7, 7, 7, 1, 1, 1}, "000002 000003 000006"}, // of equals the newer
+      {{1, 2, true}, {-1, 0, -2, 4, 5, 6}, "000001 000003 000006"},
+      {{2, 1, false}, {1, 2, 3, 4, 5, 9}, "000005 000006"}, // the best is among the last
+  };
+  for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+    void *inner = NULL;
+    setup(&inner);
+    struct fixture *f = inner;
+    manta__store *s = open_store(f, &rows[k].keep);
+    for (int i = 0; i < 6; i++)
+      put_scored(f, s, (uint64_t)i + 1, rows[k].score[i]);
+    assert_string_equal(names(f), rows[k].left);
+    assert_newest(f, "000006", 6);
+    manta__store_close(s);
+    teardown(&inner);
+  }
+  manta_set_log(count_warning, *ctx);
+}
+
+static void nan_is_no_score(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  manta__store *s = open_store(f, &(struct manta__retention){1, 1, false});
+  assert_false(put_scored(f, s, 1, NAN).has_score);
+  assert_status(manta__store_best(f->run, false, &m, &err), MANTA_ENOENT);
+  put_scored(f, s, 2, -5);
+  put_scored(f, s, 3, NAN);
+  put_scored(f, s, 4, NAN);
+  assert_string_equal(names(f), "000002 000004");
+  assert_ok(manta__store_best(f->run, false, &m, &err), &err);
+  assert_string_equal(m.name, "000002");
+  assert_near(m.score, -5, 0);
+  manta__store_close(s);
+}
+
+static void wanted_is_what_would_be_kept_for_its_score(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta__store *s = open_store(f, &(struct manta__retention){1, 2, true});
+  assert_false(manta__retention_wants(s, false, 0));
+  assert_false(manta__retention_wants(s, true, NAN));
+  assert_true(manta__retention_wants(s, true, 100));
+  put_scored(f, s, 1, 3);
+  put_scored(f, s, 2, 5);
+  assert_true(manta__retention_wants(s, true, 4));
+  assert_true(manta__retention_wants(s, true, 5)); // of equals the newer
+  assert_false(manta__retention_wants(s, true, 6));
+  manta__store_close(s);
+  s = open_store(f, &(struct manta__retention){1, 0, true});
+  assert_false(manta__retention_wants(s, true, 1));
+  manta__store_close(s);
+}
+
+static void a_reader_outlives_retention(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_checkpoint *c = NULL;
+  struct manta__manifest m;
+  int dir;
+  manta__store *s = open_store(f, &(struct manta__retention){1, 0, false});
+  put(f, s, 1);
+  assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
+  assert_ok(manta__checkpoint_from_fd(&c, dir, false, &err), &err);
+  put(f, s, 2);
+  assert_string_equal(names(f), "000002");
+  assert_true(sample_matches(&f->s, c, 1));
+  manta_checkpoint_close(c);
+  close(dir);
+  manta__store_close(s);
+}
+
+/* --- Leftovers and damage
+ * --------------------------------------------------------------------------- */
+
+static void put_file(struct fixture *f, const char *name, const char *text)
+{
+  char path[192];
+  snprintf(path, sizeof path, "%s/checkpoints/%s", f->path, name);
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+  close(fd);
+}
+
+static void put_dir(struct fixture *f, const char *name)
+{
+  char path[192];
+  snprintf(path, sizeof path, "%s/checkpoints/%s", f->path, name);
+  assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static void opening_removes_leftovers_only(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta__store *s = open_store(f, &keep_all);
+  put(f, s, 1);
+  put(f, s, 2);
+  manta__store_close(s);
+  put_dir(f, ".tmp-000003");
+  put_file(f, ".tmp-000003/state.safetensors", "half");
+  put_dir(f, "000004"); // written, not committed
+  put_file(f, "000004/state.safetensors", "whole");
+  put_file(f, "000004/.manifest.json.77.tmp", "half");
+  put_dir(f, "000005"); // damaged
+  put_file(f, "000005/manifest.json", "{}");
+  put_dir(f, "mine");
+  put_file(f, "notes.txt", "mine");
+  put_file(f, "000002/manifest.json.bak", "mine");
+  s = open_store(f, &(struct manta__retention){1, 0, false});
+  assert_string_equal(names(f), "000001 000002 000005 mine notes.txt");
+  assert_int_equal(f->warnings, 1);
+  assert_string_equal(put(f, s, 3).name, "000006");
+  assert_string_equal(names(f), "000005 000006 mine notes.txt");
+  manta__store_close(s);
+  assert_newest(f, "000006", 3);
+}
+
+static void a_second_store_leaves_the_first_ones_write_alone(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m, n;
+  manta__store *a = open_store(f, &keep_all);
+  assert_ok(manta__store_write(a, save(f, 1), &m, &err), &err);
+  manta__store *b = open_store(f, &keep_all);
+  assert_ok(manta__store_write(b, save(f, 2), &n, &err), &err);
+  assert_string_equal(n.name, "000002");
+  assert_ok(manta__store_commit(a, &m, &err), &err);
+  assert_ok(manta__store_commit(b, &n, &err), &err);
+  assert_newest(f, "000002", 2);
+  assert_status(manta__store_commit(b, &m, &err), MANTA_EINVAL); // older than what is there
+  assert_string_equal(names(f), "000001 000002");
+  manta__store_close(a);
+  manta__store_close(b);
+}
+
+static void a_renamed_checkpoint_is_not_believed(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest *list;
+  size_t count;
+  char from[128], to[128];
+  manta__store *s = open_store(f, &keep_all);
+  put(f, s, 1);
+  manta__store_close(s);
+  snprintf(from, sizeof from, "%s/checkpoints/000001", f->path);
+  snprintf(to, sizeof to, "%s/checkpoints/000009", f->path);
+  assert_int_equal(rename(from, to), 0);
+  assert_ok(manta__store_list(f->run, false, &list, &count, &err), &err);
+  assert_int_equal(count, 0);
+  assert_int_equal(f->warnings, 1);
+  manta_free(list);
+}
+
+static void numbers_have_six_digits_or_more(void **ctx)
+{
+  static const struct {
+    const char *name;
+    int64_t number;
+  } rows[] = {{"000000", 0},
+              {"000012", 12},
+              {"999999", 999999},
+              {"1000000", 1000000},
+              {"0000012", -1},
+              {"00012", -1},
+              {"", -1},
+              {"12345x", -1},
+              {"-00012", -1},
+              {".tmp-000012", -1},
+              {"000012 ", -1},
+              {"999999999999999999", 999999999999999999},
+              {"9999999999999999999", -1}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char again[32];
+    assert_int_equal(manta__ckdir_number(rows[i].name), rows[i].number);
+    manta__ckdir_name(again, rows[i].number);
+    if (rows[i].number >= 0)
+      assert_string_equal(again, rows[i].name);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      TEST(what_is_committed_is_found),
+      TEST(a_checkpoint_is_opened_by_path),
+      TEST(uncommitted_does_not_exist),
+      TEST(a_slot_without_sense_is_not_stored),
+      TEST(retention_keeps_the_last_and_the_best),
+      TEST(nan_is_no_score),
+      TEST(wanted_is_what_would_be_kept_for_its_score),
+      TEST(a_reader_outlives_retention),
+      TEST(opening_removes_leftovers_only),
+      TEST(a_second_store_leaves_the_first_ones_write_alone),
+      TEST(a_renamed_checkpoint_is_not_believed),
+      cmocka_unit_test(numbers_have_six_digits_or_more),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
