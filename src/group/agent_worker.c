@@ -271,6 +271,7 @@ void agent_worker_exited(struct worker *w, int status)
   agent_unlink(w->link);
   w->link = NULL;
   agent_output_end(w->output);
+  w->output = NULL;
   if (w->pidfd_poll)
     uv_close((uv_handle_t *)w->pidfd_poll, poll_free);
   manta__fd_close(&w->pidfd);

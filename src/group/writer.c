@@ -205,5 +205,6 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
   }
   manta__log_writer_close(w.log);
   manta__store_close(w.store);
+  manta__conn_destroy(w.conn);
   return 0;
 }

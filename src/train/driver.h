@@ -122,7 +122,7 @@ struct manta__driver {
   pthread_cond_t cond;
   pthread_t thread;
   bool running, quit, dead; /* dead: we are a forked child */
-  int command_fd, ring_fd;  /* eventfds: user threads, rows */
+  int command_fd, ring_fd;  /* eventfds: user threads (also from signal handlers: atomic), rows */
   manta__conn *agent;
   pid_t agent_pid;
   struct manta__rpc rpc;

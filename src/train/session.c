@@ -401,4 +401,10 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   return st;
 }
 
-const struct manta__job_ops manta__session_ops = {.run = run_job};
+static void end(void)
+{
+  if (slots_ready)
+    manta__slots_fini(&slots);
+}
+
+const struct manta__job_ops manta__session_ops = {.run = run_job, .end = end};

@@ -252,18 +252,25 @@ static void daemons_of_a_worker_end_with_it(void **state)
   assert_nothing_left();
 }
 
-// A driver in a process of its own, which can be killed.
-static pid_t start_driver(const char *dir, int n, int pause_us)
+// A driver in a process of its own, which can be killed: this program as `train_fault driver DIR`.
+static int be_driver(char *dir)
 {
-  pid_t pid = fork();
+  struct rig r;
+  board_open();
+  rig_init(&r, 2);
+  r.cfg.logdir = dir;
+  r.cfg.callback_count = 0;
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 1000000), MANTA_KV_INT("pause_us", 1000),
+                            MANTA_KV_INT("every", 5));
+  return rig_run(&r, &c) == MANTA_OK ? 0 : 1;
+}
+
+static pid_t start_driver(const char *dir)
+{
+  pid_t pid = vfork();
   if (pid == 0) {
-    struct rig r;
-    rig_init(&r, 2);
-    r.cfg.logdir = dir;
-    r.cfg.callback_count = 0;
-    manta_value c = MANTA_MAP(MANTA_KV_INT("n", n), MANTA_KV_INT("pause_us", pause_us),
-                              MANTA_KV_INT("every", 5));
-    _exit(rig_run(&r, &c) == MANTA_OK ? 0 : 1);
+    execl("/proc/self/exe", "train_fault", "driver", dir, (char *)NULL);
+    _exit(127);
   }
   return pid;
 }
@@ -272,7 +279,7 @@ static void a_lost_driver_takes_everything_along(void **state)
 {
   struct rig r;
   rig_init(&r, 2); // for its directory
-  pid_t pid = start_driver(r.dir, 1000000, 1000);
+  pid_t pid = start_driver(r.dir);
   assert_true(within(10, board->counts > 50));
   pid_t agent = child_named(pid, "manta-agent"), zygote = child_named(agent, "manta-zygote");
   assert_true(alive(agent) && alive(zygote));
@@ -455,6 +462,8 @@ static void a_disk_that_fails_does_not_stop_the_run(void **state)
 int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
+  if (argc == 3 && !strcmp(argv[1], "driver"))
+    return be_driver(argv[2]);
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(a_killed_worker_is_revived),
