@@ -322,6 +322,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_SETTLE:
     agent_settle(g, m);
     break;
+  case MANTA__M_PROBE:
+    agent_probe(g, m);
+    break;
   case MANTA__M_DISBAND:
     disband(g);
     break;

@@ -193,6 +193,7 @@ void agent_worker_ask_exit(struct worker *w);
 /* agent_attempt.c */
 void agent_attempt(struct group *g, struct manta__msg *m);
 void agent_spawn(struct group *g, struct manta__msg *m);
+void agent_probe(struct group *g, struct manta__msg *m);
 void agent_attempt_ready(struct worker *w);
 void agent_attempt_abort(struct group *g, uint32_t cause);
 void agent_attempt_deaths(uv_async_t *h);

@@ -395,3 +395,22 @@ void agent_spawn(struct group *g, struct manta__msg *m)
   }
   manta_value_fini(&v);
 }
+
+void agent_probe(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct plan p;
+  struct manta__grant *grant = NULL;
+  int room = 0;
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  read_plan(&p, &v);
+  if (p.count >= 1)
+    manta__ledger_reserve(g->agent->ledger, &p.rq, p.count, 1, &grant, &room, NULL);
+  manta__ledger_release(g->agent->ledger, grant);
+  manta_value_fini(&v);
+  manta_value out = MANTA_MAP(MANTA_KV_INT("room", room));
+  struct manta__msg r = {
+      .kind = MANTA__M_PROBE, .flags = MANTA__FRAME_REPLY, .group = g->id, .call = m->call};
+  agent_send_value(g->agent->driver, &r, &out);
+}
