@@ -280,6 +280,20 @@ static void drop_peer(manta_trainer *t, int64_t wid)
     }
 }
 
+static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
+{
+  const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
+  manta_error_set(out, MANTA_EWORKER, "rank %d (pid %lld on %s) %s%s%s%s%s", rank,
+                  (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
+                  manta_value_as_string(manta_value_get(v, "host"), drv.host),
+                  manta_value_as_string(manta_value_get(v, "cause"), "?"),
+                  *last ? "\nits last output:\n" : "", last, r->dir ? "\nits log: " : "",
+                  r->dir ? r->dir : "");
+  size_t n = strlen(out->message);
+  if (r->dir)
+    snprintf(out->message + n, sizeof out->message - n, "/logs/rank-%d.log", rank);
+}
+
 static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
 {
   manta_run *r = t->run;
@@ -290,13 +304,8 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
     read_ring(t, p, IGNORE); // its last rows
   release_rows(t);
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
-    const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
     manta_error why = MANTA_ERROR_INIT;
-    manta_error_set(&why, MANTA_EWORKER,
-                    "rank %d (pid %lld on %s) %s\nits log: %s/logs/rank-%d.log", rank,
-                    (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
-                    manta_value_as_string(manta_value_get(v, "host"), drv.host), cause,
-                    r->dir ? r->dir : "", rank);
+    describe_loss(&why, r, rank, v);
     if (!r->group.killed)
       log_value(r, MANTA__EV_LOST, v);
     manta__group_gone(&r->group, wid, &why, now);
