@@ -134,7 +134,7 @@ void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *w
     g->root = (manta_error){.rank = -1};
   }
   g->lost = true;
-  set_root(g, why, MANTA_EWORKER, r);
+  set_root(g, why, why->status, r);
 }
 
 void manta__group_agent_lost(struct manta__group *g, const manta_error *why)
