@@ -307,11 +307,14 @@ static void read_agent(void)
 static int drain_rows(int64_t now)
 {
   int rows = 0;
-  for (manta_trainer *t = drv.trainers; t; t = t->next)
+  bool held = false;
+  for (manta_trainer *t = drv.trainers; t; t = t->next) {
     rows += manta__run_drain(t);
-  if (rows > 0)
+    held |= t->run && t->run->held_ns > 0;
+  }
+  if (rows > 0 || held)
     drv.drained_ns = now;
-  drv.rows_flowing = rows > 0;
+  drv.rows_flowing = rows > 0 || held;
   return rows;
 }
 
