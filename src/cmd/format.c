@@ -125,6 +125,10 @@ static void print_cell(const struct manta__grid *g, int c, const char *text, int
 {
   int pad = wide - width(text);
   bool right = (g->right >> c & 1) != 0, last = c == g->columns - 1;
+  if (last && !*text) { // no blanks at the end of a line
+    fputc('\n', to);
+    return;
+  }
   fprintf(to, "%s%*s%s", c ? "  " : "", right ? pad : 0, "", text);
   if (last)
     fputc('\n', to);

@@ -76,13 +76,14 @@ static void fill(struct item *it)
 
 // --- Printing ------------------------------------------------------------------------------------
 
+// Agents list the newest worker first: from the end they come as they were started.
 static void pids_text(char *buf, size_t size, const manta_value *workers)
 {
   size_t at = 0;
   buf[0] = 0;
-  for (size_t i = 0; workers && i < workers->count && at + 1 < size; i++) {
+  for (size_t i = workers ? workers->count : 0; i-- > 0 && at + 1 < size;) {
     int64_t pid = manta_value_as_int(manta_value_get(manta_value_at(workers, i), "pid"), -1);
-    at += (size_t)snprintf(buf + at, size - at, "%s%" PRId64, i ? " " : "", pid);
+    at += (size_t)snprintf(buf + at, size - at, "%s%" PRId64, at ? " " : "", pid);
   }
 }
 
