@@ -69,8 +69,8 @@ const struct manta__command manta__commands[] = {
      "The run can be resumed; a program that passes it on ends with exit code 75.\n" RUN_IS, none,
      1, 1, false, manta__cmd_notice},
     {"ckpt", "ls|show|verify|export RUN [CHECKPOINT]", "look at the checkpoints of a run",
-     "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default; without\n"
-     "one verify takes all.\n" RUN_IS,
+     "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
+     "without one verify takes all.\n" RUN_IS,
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
     {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
     {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},

@@ -140,7 +140,7 @@ int manta__cmd_resume(const struct manta__args *a)
   if (manta__runref_open(&r, a->operand[0], &err) < 0)
     return manta__complain(&err);
   int code;
-  if (manta__standing_read(&s, &r, &err) < 0) {
+  if (manta__standing_await(&s, &r, &err) < 0) {
     code = manta__complain(&err);
   } else {
     bool done = s.sum.state == MANTA__RUN_DONE;

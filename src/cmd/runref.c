@@ -4,12 +4,19 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "cmd/ask.h"
 #include "event/lock.h"
 #include "event/log.h"
 #include "sys/sock.h"
+
+#define WRITER       "manta-writer\n" /* what /proc calls it */
+#define DYING_S      0.5
+#define LAST_WRITE_S 40.0
 
 static const char *last_part(const char *path)
 {
@@ -99,7 +106,17 @@ static const char *word_of(const struct manta__standing *s)
     return "finished";
   if (s->sum.state == MANTA__RUN_FAILED)
     return "failed";
-  return s->holder ? "running" : "interrupted";
+  return s->holder && !s->ending ? "running" : "interrupted";
+}
+
+static bool is_writer(pid_t pid)
+{
+  char path[64], name[32];
+  snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+  int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  ssize_t n = fd < 0 ? -1 : read(fd, name, sizeof name - 1);
+  manta__fd_close(&fd);
+  return n > 0 && n == (ssize_t)strlen(WRITER) && !memcmp(name, WRITER, (size_t)n);
 }
 
 // The holder first: a run that ends in between then shows as running, never as interrupted.
@@ -107,9 +124,24 @@ manta_status manta__standing_read(struct manta__standing *out, const struct mant
                                   manta_error *err)
 {
   *out = (struct manta__standing){.holder = manta__runlock_holder(r->fd)};
+  out->ending = is_writer(out->holder);
   MANTA_TRY(manta__run_summary_read(&out->sum, r->fd, r->path, err));
   out->word = word_of(out);
   return MANTA_OK;
+}
+
+// A driver that was killed this moment holds its lock for another one.
+manta_status manta__standing_await(struct manta__standing *out, const struct manta__runref *r,
+                                   manta_error *err)
+{
+  int64_t dead_by = manta__deadline(DYING_S), written_by = manta__deadline(LAST_WRITE_S);
+  for (pid_t pid; (pid = manta__runlock_holder(r->fd)) != 0;) {
+    int64_t now = manta__now();
+    if (now > written_by || (now > dead_by && !is_writer(pid)))
+      break;
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+  }
+  return manta__standing_read(out, r, err);
 }
 
 void manta__standing_fini(struct manta__standing *s)

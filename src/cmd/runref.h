@@ -5,6 +5,7 @@
 #ifndef MANTA_CMD_RUNREF_H
 #define MANTA_CMD_RUNREF_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include <manta/value.h>
@@ -31,11 +32,15 @@ manta_status manta__runref_start(const struct manta__runref *r, manta_value *out
 /* A run's log summed up, and whether somebody writes it. */
 struct manta__standing {
   struct manta__run_summary sum;
-  pid_t holder;     /* its driver; 0: none; -1: one that cannot be told */
+  pid_t holder;     /* who writes it; 0: nobody; -1: one that cannot be told */
+  bool ending;      /* the holder is no driver but saves what a lost one has left */
   const char *word; /* "running", "finished", "failed" or "interrupted" */
 };
 manta_status manta__standing_read(struct manta__standing *out, const struct manta__runref *r,
                                   manta_error *err);
+/* The same, after the last writes of a lost driver's agent have ended. */
+manta_status manta__standing_await(struct manta__standing *out, const struct manta__runref *r,
+                                   manta_error *err);
 void manta__standing_fini(struct manta__standing *s);
 
 /* The words of an argv list on one line, cut to the buffer. */

@@ -103,7 +103,8 @@ def test_the_grace_time_kills() -> None:
 
 
 def test_a_program_without_a_run_gets_the_sigterm() -> None:
-    p = bed.start("run", "/bin/sh", "-c", "trap 'exit 9' TERM; echo up; while :; do sleep .01; done")
+    script = "trap 'exit 9' TERM; echo up; while :; do sleep .01; done"
+    p = bed.start("run", "/bin/sh", "-c", script)
     assert p.stdout and p.stdout.readline() == "up\n"
     p.send_signal(signal.SIGTERM)
     assert bed.finish(p).code == 9
