@@ -95,22 +95,45 @@ static void remove_stale(int dirfd, const char *name)
     unlinkat(dirfd, name, 0);
 }
 
-static manta_status ask_one(int dirfd, const char *name, manta_value *list)
+static manta_status ask_one(int dirfd, const char *name, manta_value *list, manta_error *err)
 {
   manta_value ask = MANTA_MAP(MANTA_KV_STR("what", "ps")), answer = {0};
-  manta_error why = MANTA_ERROR_INIT;
-  manta_status st = call(dirfd, name, &ask, &answer, &why);
-  if (st == MANTA_ECLOSED)
+  manta_status st = call(dirfd, name, &ask, &answer, err);
+  if (st == MANTA_ECLOSED) {
     remove_stale(dirfd, name);
-  else if (st < 0)
-    manta__say("agent %d does not answer: %s", (int)pid_of(name), why.message);
-  else
+    st = MANTA_OK;
+  } else if (st == MANTA_OK) {
     st = manta_value_append(list, &answer);
+  }
   manta_value_fini(&answer);
-  return st == MANTA_ENOMEM ? st : MANTA_OK;
+  return st;
 }
 
-manta_status manta__ask_ps(manta_value *out, manta_error *err)
+static manta_status ask_or_warn(int dirfd, const char *name, manta_value *list, bool quiet)
+{
+  manta_error why = MANTA_ERROR_INIT;
+  manta_status st = ask_one(dirfd, name, list, &why);
+  if (st == MANTA_ENOMEM)
+    return st;
+  if (st < 0 && !quiet)
+    manta__say("agent %d does not answer: %s", (int)pid_of(name), why.message);
+  return MANTA_OK;
+}
+
+manta_status manta__ask_agent(manta_value *out, pid_t agent, manta_error *err)
+{
+  char name[64];
+  int dirfd;
+  snprintf(name, sizeof name, "agent-%d.sock", (int)agent);
+  MANTA_TRY(manta__runtime_dir(&dirfd, NULL, 0, err));
+  manta_status st = manta_value_set_list(out);
+  if (st == MANTA_OK)
+    st = ask_one(dirfd, name, out, err);
+  close(dirfd);
+  return st;
+}
+
+manta_status manta__ask_ps(manta_value *out, bool quiet, manta_error *err)
 {
   int dirfd;
   MANTA_TRY(manta__runtime_dir(&dirfd, NULL, 0, err));
@@ -123,7 +146,7 @@ manta_status manta__ask_ps(manta_value *out, manta_error *err)
   }
   for (struct dirent *e; st == MANTA_OK && (e = readdir(d));)
     if (pid_of(e->d_name) > 0)
-      st = ask_one(dirfd, e->d_name, out);
+      st = ask_or_warn(dirfd, e->d_name, out, quiet);
   closedir(d);
   return st < 0 ? manta_error_set(err, st, "no memory for the list of runs") : MANTA_OK;
 }

@@ -12,8 +12,11 @@
 
 /* What every agent answers to "ps": a list of {agent, driver, runs: [{path, attempt, world,
  * workers: [{rank, pid, state}, …]}, …]}; driver is -1 once it is gone. Sockets that nobody
- * listens on any more are removed; an agent that does not answer in time is warned about. */
-manta_status manta__ask_ps(manta_value *out, manta_error *err);
+ * listens on any more are removed; an agent that does not answer in time is passed over, with a
+ * warning unless `quiet`. */
+manta_status manta__ask_ps(manta_value *out, bool quiet, manta_error *err);
+/* The same of one agent: an empty list if it is gone. */
+manta_status manta__ask_agent(manta_value *out, pid_t agent, manta_error *err);
 
 /* Passes "kill", "resize" (to n) or "notice" on to the driver of the run at `path`, which is
  * spelled as ps spells it. MANTA_ENOENT if the agent does not know it. */

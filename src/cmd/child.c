@@ -113,7 +113,7 @@ static int notice_runs(const struct child *c)
   struct manta__live_at at = {0};
   struct manta__live live;
   int told = 0;
-  manta__ask_ps(&ps, &err);
+  manta__ask_ps(&ps, true, &err);
   while (manta__live_next(&ps, &at, &live))
     if (live.path[0] && manta__is_below(live.driver, c->pid))
       told += manta__ask_run(live.agent, "notice", live.path, 0, &err) == MANTA_OK;
@@ -128,7 +128,7 @@ static void kill_all(struct child *c)
   manta_error err = MANTA_ERROR_INIT;
   struct manta__live_at at = {0};
   struct manta__live live;
-  manta__ask_ps(&ps, &err);
+  manta__ask_ps(&ps, true, &err);
   while (manta__live_next(&ps, &at, &live))
     if (live.driver > 0 && manta__is_below(live.driver, c->pid))
       kill(live.driver, SIGKILL);

@@ -63,7 +63,16 @@ const char *manta__text_value(char *buf, size_t size, const manta_value *v)
   else
     snprintf(buf, size, "?");
   manta_free(json);
-  return buf;
+  return manta__text_safe(buf);
+}
+
+// It must not reach the terminal as commands to it.
+char *manta__text_safe(char *s)
+{
+  for (char *p = s; *p; p++)
+    if ((unsigned char)*p < ' ' || *p == 127)
+      *p = '?';
+  return s;
 }
 
 // --- Looks ---------------------------------------------------------------------------------------
@@ -91,14 +100,6 @@ void manta__grid_init(struct manta__grid *g, const char *const *titles, int colu
   manta__buf_init(&g->cells, TABLE_MAX);
 }
 
-// What a program printed or named must not reach the terminal as commands to it.
-static void make_harmless(char *s)
-{
-  for (; *s; s++)
-    if ((unsigned char)*s < ' ' || *s == 127)
-      *s = '?';
-}
-
 void manta__grid_cell(struct manta__grid *g, const char *fmt, ...)
 {
   char text[512];
@@ -106,7 +107,7 @@ void manta__grid_cell(struct manta__grid *g, const char *fmt, ...)
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);
   va_end(ap);
-  make_harmless(text);
+  manta__text_safe(text);
   if (manta__buf_append(&g->cells, text, strlen(text) + 1) < 0)
     g->failed = true;
   else

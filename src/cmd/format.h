@@ -24,6 +24,9 @@ const char *manta__text_time(char buf[MANTA__TEXT], int64_t wall_ns);
  * the buffer. */
 const char *manta__text_value(char *buf, size_t size, const manta_value *v);
 
+/* What a program named or printed, made safe to show: control characters become "?". In place. */
+char *manta__text_safe(char *s);
+
 /* The escape that begins a look (bold 1, red 31, green 32, yellow 33; 0 ends it), or "" unless `to`
  * is a terminal that wants colours. */
 const char *manta__paint(FILE *to, int look);

@@ -24,6 +24,7 @@
 #include "sys/proc.h"
 #include "sys/sock.h"
 
+#define BEGIN_S 2.0  /* for a run that has just begun to be known to its agent */
 #define REACT_S 5.0  /* for the driver to end the run by itself */
 #define LEAVE_S 1.0  /* for a program whose run has ended to end, too */
 #define LAST_S  35.0 /* for the agent of a killed driver: its last write has 30 */
@@ -38,11 +39,15 @@ struct target {
 
 // --- Finding -------------------------------------------------------------------------------------
 
+// Asks all agents, or only the one that is known to have the run.
 static manta_status look(struct target *t, bool *found, manta_error *err)
 {
   manta_value ps = {0};
   struct manta__live live;
-  MANTA_TRY(manta__ask_ps(&ps, err));
+  if (t->agent > 0)
+    MANTA_TRY(manta__ask_agent(&ps, t->agent, err));
+  else
+    MANTA_TRY(manta__ask_ps(&ps, false, err));
   *found = manta__live_find(&ps, t->ref.path, &live);
   if (*found) {
     t->agent = live.agent;
@@ -67,12 +72,19 @@ static manta_status not_running(const struct target *t, manta_error *err)
                          strcmp(word, "interrupted") ? word : "was interrupted");
 }
 
+// A run has its log, and with it a holder, a moment before its agent hears of it.
 static manta_status find(struct target *t, const char *what, manta_error *err)
 {
-  bool found;
+  bool found = false;
   *t = (struct target){.ref = MANTA__RUNREF_NONE};
   MANTA_TRY(manta__runref_open(&t->ref, what, err));
-  MANTA_TRY(look(t, &found, err));
+  for (int64_t by = manta__deadline(BEGIN_S);;) {
+    bool held = manta__runlock_holder(t->ref.fd) > 0;
+    MANTA_TRY(look(t, &found, err));
+    if (found || !held || manta__now() > by)
+      break;
+    nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000l}, NULL);
+  }
   return found ? MANTA_OK : not_running(t, err);
 }
 
@@ -114,14 +126,19 @@ static manta_status kill_driver(struct target *t, manta_error *err)
   return st;
 }
 
+// A driver that is gone has left its agent the last checkpoint to write.
 static manta_status end_by_force(struct target *t, manta_error *err)
 {
   pid_t pid = t->driver;
-  MANTA_TRY(kill_driver(t, err));
+  if (pid > 0)
+    MANTA_TRY(kill_driver(t, err));
   if (await_end(t, LAST_S, err) != ALL_GONE)
     return manta_error_set(err, MANTA_ETIMEDOUT, "the agent of %s (pid %d) does not end",
                            t->ref.name, (int)t->agent);
-  printf("killed %s and its program (pid %d)\n", t->ref.name, (int)pid);
+  if (pid > 0)
+    printf("killed %s and its program (pid %d)\n", t->ref.name, (int)pid);
+  else
+    printf("ended %s\n", t->ref.name);
   return MANTA_OK;
 }
 

@@ -175,7 +175,7 @@ int manta__cmd_ps(const struct manta__args *a)
   manta_value ps = {0};
   manta_error err = MANTA_ERROR_INIT;
   int code = MANTA__EXIT_OK;
-  if (manta__ask_ps(&ps, &err) < 0)
+  if (manta__ask_ps(&ps, false, &err) < 0)
     code = manta__complain(&err);
   else if (manta__args_has(a, "json"))
     code = print_json(&ps);

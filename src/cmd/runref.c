@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cmd/ask.h"
+#include "cmd/format.h"
 #include "event/lock.h"
 #include "event/log.h"
 #include "sys/sock.h"
@@ -53,7 +54,7 @@ static manta_status find_live(struct manta__runref *out, const char *what, manta
   manta_value ps = {0};
   manta_error ignored = MANTA_ERROR_INIT;
   manta_status st = MANTA_ENOENT;
-  if (what && *what && manta__ask_ps(&ps, &ignored) == MANTA_OK) {
+  if (what && *what && manta__ask_ps(&ps, true, &ignored) == MANTA_OK) {
     const char *path = live_path(&ps, what);
     if (*path)
       st = manta__rundir_find(path, &out->fd, &out->path, err);
@@ -158,5 +159,5 @@ const char *manta__text_argv(char *buf, size_t size, const manta_value *argv)
     int n = snprintf(buf + at, size - at, "%s%s", i ? " " : "", word);
     at += n > 0 ? (size_t)n : 0;
   }
-  return buf;
+  return manta__text_safe(buf);
 }

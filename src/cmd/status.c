@@ -36,8 +36,10 @@ static void print_message(const struct manta__standing *s)
 {
   const char *p = manta_value_as_string(manta_value_get(&s->sum.finish, "message"), "");
   for (const char *name = "error"; *p; name = "") {
+    char line[MANTA_ERROR_MESSAGE_MAX];
     int n = (int)strcspn(p, "\n");
-    manta__line(name, "%.*s", n, p);
+    snprintf(line, sizeof line, "%.*s", n, p);
+    manta__line(name, "%s", manta__text_safe(line));
     p += n + (p[n] == '\n');
   }
 }
