@@ -252,18 +252,25 @@ static void daemons_of_a_worker_end_with_it(void **state)
   assert_nothing_left();
 }
 
-// A driver in a process of its own, which can be killed.
-static pid_t start_driver(const char *dir, int n, int pause_us)
+// A driver in a process of its own, which can be killed: this program as `train_fault driver DIR`.
+static int be_driver(char *dir)
 {
-  pid_t pid = fork();
+  struct rig r;
+  board_open();
+  rig_init(&r, 2);
+  r.cfg.logdir = dir;
+  r.cfg.callback_count = 0;
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 1000000), MANTA_KV_INT("pause_us", 1000),
+                            MANTA_KV_INT("every", 5));
+  return rig_run(&r, &c) == MANTA_OK ? 0 : 1;
+}
+
+static pid_t start_driver(const char *dir)
+{
+  pid_t pid = vfork();
   if (pid == 0) {
-    struct rig r;
-    rig_init(&r, 2);
-    r.cfg.logdir = dir;
-    r.cfg.callback_count = 0;
-    manta_value c = MANTA_MAP(MANTA_KV_INT("n", n), MANTA_KV_INT("pause_us", pause_us),
-                              MANTA_KV_INT("every", 5));
-    _exit(rig_run(&r, &c) == MANTA_OK ? 0 : 1);
+    execl("/proc/self/exe", "train_fault", "driver", dir, (char *)NULL);
+    _exit(127);
   }
   return pid;
 }
@@ -272,7 +279,7 @@ static void a_lost_driver_takes_everything_along(void **state)
 {
   struct rig r;
   rig_init(&r, 2); // for its directory
-  pid_t pid = start_driver(r.dir, 1000000, 1000);
+  pid_t pid = start_driver(r.dir);
   assert_true(within(10, board->counts > 50));
   pid_t agent = child_named(pid, "manta-agent"), zygote = child_named(agent, "manta-zygote");
   assert_true(alive(agent) && alive(zygote));
@@ -356,6 +363,86 @@ static void a_run_grows_and_shrinks_at_checkpoints(void **state)
   assert_all(&r, 1, 400);
   rig_fini(&r);
   assert_nothing_left();
+}
+
+static manta_status loiter(manta_session *s, manta_value *result, manta_error *err)
+{
+  for (;;) {
+    MANTA_TRY(manta_session_check(s, err));
+    usleep(1000);
+  }
+}
+
+// Another trainer of this program, that holds CPUs until it is told not to.
+struct tenant {
+  manta_trainer *t;
+  manta_run *run;
+};
+
+static void tenant_start(struct tenant *k, struct rig *r, int workers)
+{
+  manta_trainer_config cfg = r->cfg;
+  cfg.callback_count = 0;
+  cfg.workers = workers;
+  cfg.min_workers = 0;
+  assert_ok(manta_trainer_create(&k->t, &cfg, &r->err), &r->err);
+  assert_ok(manta_run_start(&k->run, k->t, loiter, NULL, &r->err), &r->err);
+  assert_true(within(10, manta_trainer_pid(k->t, workers - 1) > 0));
+}
+
+static void *tenant_leaves(void *arg)
+{
+  struct tenant *k = arg;
+  usleep(200000);
+  manta_run_close(k->run);
+  manta_trainer_destroy(k->t);
+  return NULL;
+}
+
+static void a_run_shrinks_to_what_is_there_and_grows_back(void **state)
+{
+  struct rig r;
+  struct tenant k;
+  pthread_t th;
+  setenv("MANTA_NUM_CPUS", "4", 1);
+  setenv("MANTA_GROW_AFTER", "0.05", 1);
+  setenv("MANTA_RESIZE_EVERY", "0", 1);
+  rig_init(&r, 3);
+  r.cfg.cpus_per_worker = 1;
+  tenant_start(&k, &r, 2);
+  board->counts = 0;
+  pthread_create(&th, NULL, tenant_leaves, &k);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 700), MANTA_KV_INT("pause_us", 1000));
+  assert_ok(rig_run(&r, &c), &r.err);
+  pthread_join(th, NULL);
+  assert_int_equal(board->attempts, 1); // began with 2, went on with 3
+  assert_all(&r, 3, 700);
+  rig_fini(&r);
+  unsetenv("MANTA_NUM_CPUS");
+  unsetenv("MANTA_GROW_AFTER");
+  unsetenv("MANTA_RESIZE_EVERY");
+  assert_nothing_left();
+}
+
+static void a_run_waits_for_room(void **state)
+{
+  struct rig r;
+  struct tenant k;
+  pthread_t th;
+  setenv("MANTA_NUM_CPUS", "4", 1);
+  rig_init(&r, 3);
+  r.cfg.cpus_per_worker = 1;
+  r.cfg.min_workers = 3; // no fewer
+  tenant_start(&k, &r, 2);
+  pthread_create(&th, NULL, tenant_leaves, &k);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 20));
+  int64_t t0 = manta__now();
+  assert_ok(rig_run(&r, &c), &r.err);
+  assert_true(manta__now() - t0 > 150000000);
+  pthread_join(th, NULL);
+  assert_all(&r, 3, 20);
+  rig_fini(&r);
+  unsetenv("MANTA_NUM_CPUS");
 }
 
 // --- checkpoints --------------------------------------------------------------------------------
@@ -455,6 +542,8 @@ static void a_disk_that_fails_does_not_stop_the_run(void **state)
 int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
+  if (argc == 3 && !strcmp(argv[1], "driver"))
+    return be_driver(argv[2]);
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(a_killed_worker_is_revived),
@@ -474,6 +563,8 @@ int main(int argc, char **argv)
       rig_test(a_notice_ends_the_run_after_a_checkpoint),
       rig_test(sigterm_to_a_worker_is_a_notice),
       rig_test(a_run_grows_and_shrinks_at_checkpoints),
+      rig_test(a_run_shrinks_to_what_is_there_and_grows_back),
+      rig_test(a_run_waits_for_room),
       rig_test(the_last_checkpoints_are_on_disk),
       rig_test(the_best_are_kept_by_their_score),
       rig_test(a_run_begins_from_a_given_checkpoint),
