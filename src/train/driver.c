@@ -441,6 +441,17 @@ static void forget_in_child(void)
   manta__fd_close(&drv.ring_fd);
 }
 
+// Non-negative as an int64, which is how logs keep it.
+manta_status manta__driver_session(manta_error *err)
+{
+  while (drv.session == 0) {
+    if (getrandom(&drv.session, sizeof drv.session, 0) != sizeof drv.session)
+      return manta_error_set(err, MANTA_EIO, "getrandom: %m");
+    drv.session >>= 1;
+  }
+  return MANTA_OK;
+}
+
 manta_status manta__driver_up(manta_error *err)
 {
   static bool hooked;
@@ -455,11 +466,7 @@ manta_status manta__driver_up(manta_error *err)
     pthread_atfork(NULL, NULL, forget_in_child);
     hooked = true;
   }
-  if (drv.session == 0) {
-    if (getrandom(&drv.session, sizeof drv.session, 0) != sizeof drv.session)
-      return manta_error_set(err, MANTA_EIO, "getrandom: %m");
-    drv.session >>= 1;
-  }
+  MANTA_TRY(manta__driver_session(err));
   if (!drv.running)
     MANTA_TRY(start_thread(err));
   if (!drv.agent) {

@@ -154,6 +154,8 @@ manta_status manta__config_take(void *out, size_t size, const void *given, const
 
 /* Called by manta_init in the driver. */
 void manta__driver_note_program(int argc, char **argv);
+/* Makes the random number of this invocation of the program, once. With the lock held. */
+manta_status manta__driver_session(manta_error *err);
 /* Starts thread and agent if need be. With the lock held. */
 manta_status manta__driver_up(manta_error *err);
 /* Ends the agent and the thread when no trainer is left. With the lock held; drops it for the

@@ -121,6 +121,8 @@ static manta_status log_run(manta_run *r, manta_train_fn fn, int ordinal, manta_
       manta_value_put_string(&v, "version", MANTA_VERSION) == MANTA_OK &&
       manta_value_put_int(&v, "workers", r->group.policy.want) == MANTA_OK &&
       manta_value_put_int(&v, "pid", getpid()) == MANTA_OK &&
+      manta_value_put_string(&v, "score", r->score) == MANTA_OK &&
+      manta_value_put_bool(&v, "score_min", r->score_min) == MANTA_OK &&
       manta_value_put_int(&v, "session", (int64_t)drv.session) == MANTA_OK)
     st = manta_value_put_int(&v, "ordinal", ordinal);
   if (st == MANTA_OK) {
@@ -213,10 +215,11 @@ static manta_status make_directory(manta_run *r, manta_train_fn fn, uint32_t *at
   int ordinal = ++drv.ordinals;
   if (resuming(&session))
     drv.session = session;
+  manta_status st = manta__driver_session(err);
   session = drv.session;
   pthread_mutex_unlock(&drv.lock);
   *attempt = 0;
-  manta_status st;
+  MANTA_TRY(st);
   if (getenv("MANTA_RESUME") &&
       manta__rundir_of_session(r->trainer->logdir, session, ordinal, &path, NULL) == MANTA_OK) {
     st = adopt_directory(r, path, attempt, err);
