@@ -119,6 +119,13 @@ static bool is_root(const struct manta__group *g, int64_t now)
   return g->phase != MANTA__G_ENDING || now <= after(g->ending_ns, ROOT_WAIT_S);
 }
 
+void manta__group_dying(struct manta__group *g, int64_t wid)
+{
+  int r = manta__group_rank(g, wid);
+  if (r >= 0 && !g->killed)
+    g->member[r].dying = true;
+}
+
 void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now)
 {
   int r = manta__group_rank(g, wid);
@@ -126,7 +133,8 @@ void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *w
     return;
   bool was = g->member[r].state == MANTA__MB_RUNNING;
   g->member[r].state = g->member[r].state == MANTA__MB_DONE ? MANTA__MB_DONE : MANTA__MB_GONE;
-  if (!was || g->killed || (g->failed && !is_root(g, now)))
+  bool ours = g->killed && !g->member[r].dying;
+  if (!was || ours || (g->failed && !is_root(g, now)))
     return; // we killed it, or it had finished, or it is a consequence
   if (!g->lost && g->failed) {
     g->failed = false;
@@ -220,6 +228,17 @@ static enum manta__g_do form_again(struct manta__group *g, int64_t now)
   return MANTA__DO_FORM;
 }
 
+// A rank left for a lost peer and nobody is lost: this is no success either.
+static void explain_trouble(struct manta__group *g)
+{
+  manta_error why = MANTA_ERROR_INIT;
+  if (!g->peer_trouble || g->lost || g->failed || g->resize)
+    return;
+  g->lost = true;
+  manta_error_set(&why, MANTA_EWORKER, "a rank left because of a lost peer, and none is known");
+  set_root(g, &why, MANTA_EWORKER, -1);
+}
+
 // Everyone is accounted for: go on, or end?
 static enum manta__g_do decide(struct manta__group *g, int64_t now)
 {
@@ -231,6 +250,7 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
     }
     return finish(g);
   }
+  explain_trouble(g);
   bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.status != MANTA_EINVAL);
   if (g->failed && !g->policy.retry_errors)
     return finish(g);
