@@ -23,8 +23,10 @@
 
 #define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
 #define TEXT_BYTES                                                                                 \
-  (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
-#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
+  (1u << 20)              /* lines the user has not seen: then they are dropped (and in the log) */
+#define RING_TURN     256 /* rows of one ring before the next has its turn */
+#define DRAIN_ROWS    (1 << 18) /* then rings are released, though more may have come */
+#define SETTLE_S      600.0     /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5
 #define PROBE_S       5.0
 
@@ -122,17 +124,34 @@ static void take_row(manta_run *r, const struct manta__ring_rec *rec)
 
 static int read_ring(manta_trainer *t, struct manta__peer *p)
 {
-  manta_status st;
+  manta_status st = MANTA_OK;
   int rows = 0;
   if (!p->ring.h || p->damaged)
     return 0;
-  for (const struct manta__ring_rec *rec; (rec = manta__ring_next(&p->ring, &st)); rows++)
+  for (const struct manta__ring_rec *rec;
+       rows < RING_TURN && (rec = manta__ring_next(&p->ring, &st)); rows++)
     take_row(t->run, rec);
   if (st < 0) {
     p->damaged = true;
     manta__run_warn(t, "the reports of worker %lld are damaged: no more are read from it",
                     (long long)p->wid);
   }
+  return rows;
+}
+
+// All rings in turns, so that ranks that report in step don't drift apart here, past the window.
+// Until they are empty; until `one` is, which produces no more, if given.
+static int read_rings(manta_trainer *t, const struct manta__peer *one)
+{
+  int rows = 0, turn;
+  do {
+    turn = 0;
+    for (struct manta__peer *p = t->peers; p; p = p->next) {
+      int n = read_ring(t, p);
+      rows += n;
+      turn += one && p != one ? 0 : n;
+    }
+  } while (turn > 0 && (one || rows < DRAIN_ROWS));
   return rows;
 }
 
@@ -151,11 +170,9 @@ static void release_rows(manta_trainer *t)
 
 int manta__run_drain(manta_trainer *t)
 {
-  int rows = 0;
   if (!manta__run_reading(t))
     return 0;
-  for (struct manta__peer *p = t->peers; p; p = p->next)
-    rows += read_ring(t, p);
+  int rows = read_rings(t, NULL);
   release_rows(t);
   return rows;
 }
@@ -214,7 +231,7 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
   struct manta__peer *p = find_peer(t, wid);
   int rank = r ? manta__group_rank(&r->group, wid) : -1;
   if (p && r)
-    read_ring(t, p); // its last rows
+    read_rings(t, p); // its last rows
   release_rows(t);
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
     const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
@@ -241,7 +258,7 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   int64_t wid = r->group.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);
   if (p)
-    read_ring(t, p);
+    read_rings(t, p);
   release_rows(t);
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
