@@ -69,6 +69,9 @@ MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **o
 
 /* True after the run was asked to stop (SIGTERM): save and return soon. */
 MANTA_API bool manta_session_preempted(const manta_session *s);
+/* MANTA_OK, or what report would return now: MANTA_EPEERLOST, MANTA_EABORTED. For a long step that
+ * wants to leave early when a peer is gone. Costs a load. */
+MANTA_API manta_status manta_session_check(const manta_session *s, manta_error *err);
 /* "I am alive", for step_timeout, in a long step that neither reports nor saves. */
 MANTA_API void manta_session_heartbeat(manta_session *s);
 

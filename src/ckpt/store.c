@@ -18,11 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
 #include "ckpt/ckdir.h"
@@ -30,8 +32,6 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "sys/file.h"
-
-int flock(int fd, int operation); // <sys/file.h> would find manta's own
 
 struct manta__store {
   int dir; /* checkpoints/ */
@@ -101,9 +101,21 @@ static int by_number(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
+// One process at a time writes here; it keeps the lock as long as the store is open.
+static bool lock(manta__store *s)
+{
+  int64_t by = manta__deadline(s->keep.lock_wait_s);
+  while (flock(s->dir, LOCK_EX | LOCK_NB) < 0) {
+    if (manta__now() >= by)
+      return false;
+    usleep(2000);
+  }
+  return true;
+}
+
 static manta_status load(manta__store *s, manta_error *err)
 {
-  struct scan scan = {s, flock(s->dir, LOCK_EX | LOCK_NB) == 0, err};
+  struct scan scan = {s, lock(s), err};
   if (!scan.clean)
     manta__debug("lock checkpoints: %m; leftovers stay");
   MANTA_TRY(manta__ckdir_each(s->dir, look_at, &scan, err));

@@ -21,6 +21,7 @@
 struct manta__retention {
   int keep_last, keep_best;
   bool score_min;
+  double lock_wait_s; /* for another process that still writes there; 0: it is not waited for */
 };
 
 /* A checkpoint on disk, as its manifest says. */
@@ -81,7 +82,7 @@ manta_status manta__store_best(int rundir, bool score_min, struct manta__manifes
                                manta_error *err);
 
 /* Opens a checkpoint out of a slot's memfd or a checkpoint directory's descriptor (dup'ed as
- * needed). Maps read-only. */
+ * needed). Maps read-only. verify: as in manta_checkpoint_open; a slot has no hashes to compare. */
 manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
                                        manta_error *err);
 

@@ -174,6 +174,14 @@ struct group *agent_group(struct agent *a, uint32_t id, bool make)
   return g;
 }
 
+bool agent_group_alive(const struct group *g)
+{
+  for (const struct worker *w = g->workers; w; w = w->next)
+    if (w->state != WORKER_GONE)
+      return true;
+  return agent_snap_busy(g);
+}
+
 static void group_free(struct group *g)
 {
   for (struct group **p = &g->agent->groups; *p; p = &(*p)->next)
@@ -184,7 +192,7 @@ static void group_free(struct group *g)
   agent_attempt_leave(g);
   agent_timer_stop(&g->health);
   agent_output_close_files(g);
-  agent_unlink(g->writer);
+  agent_snap_run_ended(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
   manta__free(g->path);
@@ -195,7 +203,7 @@ static void group_free(struct group *g)
 void agent_group_ended(struct group *g)
 {
   struct agent *a = g->agent;
-  if (g->disband && !g->workers && !agent_snap_busy(g)) {
+  if (g->disband && !agent_group_alive(g)) {
     if (g->settle.kind)
       agent_settle(g, NULL);
     group_free(g);
@@ -352,7 +360,7 @@ _Noreturn static void leave(struct agent *a)
 static bool busy(struct agent *a)
 {
   for (struct group *g = a->groups; g; g = g->next)
-    if (g->workers || agent_snap_busy(g))
+    if (agent_group_alive(g))
       return true;
   return false;
 }

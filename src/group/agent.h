@@ -166,7 +166,8 @@ void agent_send_value(struct link *l, const struct manta__msg *m, manta_value *v
 void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 struct group *agent_group(struct agent *a, uint32_t id, bool make);
-void agent_group_ended(struct group *g); /* its last worker is gone */
+bool agent_group_alive(const struct group *g); /* a worker lives, or a snapshot is to be written */
+void agent_group_ended(struct group *g);       /* something of it ended: was it the last? */
 void agent_maybe_leave(struct agent *a);
 /* A timer that frees itself when stopped by agent_timer_stop; NULL without memory. */
 uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb,

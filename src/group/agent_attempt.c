@@ -194,47 +194,45 @@ static int idle_count(const struct group *g)
   return n;
 }
 
-// How many more workers there is room for, asked as a whole so that the message speaks of the
-// whole.
-static manta_status probe_room(struct group *g, const struct plan *p, int idle, int *granted,
-                               manta_error *err)
+// Room for as many of the missing workers as there is; *out is NULL if none is needed or possible.
+static manta_status find_room(struct group *g, const struct plan *p, int idle,
+                              struct manta__grant **out, manta_error *err)
 {
-  int want = p->count - idle, min = p->min - idle;
-  struct manta__grant *grant = NULL;
-  *granted = 0;
+  int want = p->count - idle, min = p->min - idle, granted = 0;
+  *out = NULL;
   if (want <= 0)
     return MANTA_OK;
-  manta_status st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, &grant,
-                                          granted, err);
-  if (st == MANTA_OK && grant->warning[0])
-    agent_warn(g->agent, g->id, "%s", grant->warning);
-  manta__ledger_release(g->agent->ledger, grant);
-  if (st == MANTA_ENOROOM && min <= 0)
-    st = MANTA_OK; // those that are there will do
-  return st;
+  manta_status st =
+      manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, out, &granted, err);
+  if (st == MANTA_OK && (*out)->warning[0])
+    agent_warn(g->agent, g->id, "%s", (*out)->warning);
+  return st == MANTA_ENOROOM && min <= 0 ? MANTA_OK : st; // those that are there will do
 }
 
-static manta_status start_workers(struct group *g, const struct plan *p, int n, manta_error *err)
+// Starts a worker for every share of the grant, which is used up.
+static manta_status start_workers(struct group *g, uint64_t key, struct manta__grant *room,
+                                  manta_error *err)
 {
-  struct zygote *z = n > 0 ? agent_zygote(g->agent, p->key, err) : NULL;
-  if (n > 0 && !z)
-    return err->status;
-  for (int i = 0; i < n; i++) {
-    struct manta__grant *grant;
-    MANTA_TRY(manta__ledger_reserve(g->agent->ledger, &p->rq, 1, 1, &grant, NULL, err));
-    if (!agent_worker_start(g, z, grant, err)) {
-      manta__ledger_release(g->agent->ledger, grant);
-      return err->status;
+  manta__ledger *ledger = g->agent->ledger;
+  struct zygote *z = agent_zygote(g->agent, key, err);
+  manta_status st = z ? MANTA_OK : err->status;
+  while (st == MANTA_OK && room->workers > 0) {
+    struct manta__grant *one;
+    st = manta__ledger_split(ledger, room, &one, err);
+    if (st == MANTA_OK && !agent_worker_start(g, z, one, err)) {
+      manta__ledger_release(ledger, one);
+      st = err->status;
     }
   }
-  return MANTA_OK;
+  manta__ledger_release(ledger, room);
+  return st;
 }
 
 static manta_status have_workers(struct group *g, const struct plan *p, manta_error *err)
 {
-  int granted, idle = idle_count(g);
-  MANTA_TRY(probe_room(g, p, idle, &granted, err));
-  manta_status st = start_workers(g, p, granted, err);
+  struct manta__grant *room;
+  MANTA_TRY(find_room(g, p, idle_count(g), &room, err));
+  manta_status st = room ? start_workers(g, p->key, room, err) : MANTA_OK;
   // Half of them is an attempt too, if it is enough.
   return st < 0 && idle_count(g) < p->min ? st : MANTA_OK;
 }

@@ -69,11 +69,21 @@ static void on_msg(struct link *l, struct manta__msg *m)
   }
 }
 
+static void on_silent(uv_timer_t *t)
+{
+  struct worker *w = t->data;
+  agent_timer_stop(&w->last_words);
+  agent_worker_kill(w, "it closed its control connection");
+}
+
+// Most likely it is dying, and its exit status is on its way; one that only closed its socket is
+// useless.
 static void on_end(struct link *l)
 {
   struct worker *w = l->owner;
-  w->link = NULL; // its end is told by the pidfd; a worker that only closed its socket is useless
-  agent_worker_kill(w, "it closed its control connection");
+  w->link = NULL;
+  if (!w->last_words)
+    w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_silent, w);
 }
 
 // --- birth --------------------------------------------------------------------------------------
@@ -261,6 +271,7 @@ void agent_worker_exited(struct worker *w, int status)
   agent_unlink(w->link);
   w->link = NULL;
   agent_output_end(w->output);
+  w->output = NULL;
   if (w->pidfd_poll)
     uv_close((uv_handle_t *)w->pidfd_poll, poll_free);
   manta__fd_close(&w->pidfd);

@@ -104,6 +104,7 @@ void manta__group_done(struct manta__group *g, int64_t wid, manta_status st, con
     return;
   if (is_echo(st)) {
     g->peer_trouble = true;
+    g->notice |= st == MANTA_EPREEMPTED; // the notice went to the worker, not to us
     return;
   }
   if (g->lost)

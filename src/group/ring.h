@@ -79,6 +79,16 @@ static inline const uint8_t *manta__ring_payload(const struct manta__ring_rec *r
 {
   return (const uint8_t *)(rec + 1);
 }
+/* Puts the record that was read last back: it is the next one again. */
+static inline void manta__ring_unread(struct manta__ring *r, const struct manta__ring_rec *rec)
+{
+  r->pos -= rec->len;
+}
+/* Bytes that were not read yet. */
+static inline uint64_t manta__ring_waiting(const struct manta__ring *r)
+{
+  return atomic_load_explicit(&r->h->head, memory_order_acquire) - r->pos;
+}
 /* Gives back all that was read so far, and wakes a waiting producer. */
 void manta__ring_release(struct manta__ring *r);
 /* About to sleep: false if there is something to read after all. */

@@ -231,8 +231,10 @@ _Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *o
       serve_job(&m, ops);
     else
       manta__msg_close(&m);
-    if (m.kind == MANTA__M_EXIT)
+    if (m.kind == MANTA__M_EXIT) {
+      ops->end();
       exit(0);
+    }
   }
 }
 

@@ -46,6 +46,8 @@ struct manta__job {
 struct manta__job_ops {
   /* Runs it. result is {0}. */
   manta_status (*run)(struct manta__job *job, manta_value *result, manta_error *err);
+  /* The process is about to end in good order. */
+  void (*end)(void);
 };
 
 /* Serves jobs; never returns. fds: MANTA__W_FDS descriptors, taken. */

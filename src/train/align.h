@@ -62,6 +62,11 @@ manta_status manta__align_begin(struct manta__align *a, int world, int64_t base,
 /* A row; data is copied. Iterations of a rank rise by one. */
 manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration,
                                const void *data, size_t len, manta_error *err);
+/* Whether a row of this iteration fits without pushing older ones out with gaps. */
+static inline bool manta__align_fits(const struct manta__align *a, int64_t iteration)
+{
+  return iteration - a->next < MANTA__ALIGN_WINDOW;
+}
 /* The rank's function has returned: nobody waits for its rows any more. */
 void manta__align_end(struct manta__align *a, int rank);
 /* After all ranks have ended: MANTA_EUNEVEN naming ranks and counts if they differ. A rank without

@@ -41,7 +41,7 @@ void manta__driver_note_program(int argc, char **argv)
 
 void manta__driver_wake(void)
 {
-  ssize_t n = write(drv.command_fd, &(uint64_t){1}, 8);
+  ssize_t n = write(__atomic_load_n(&drv.command_fd, __ATOMIC_ACQUIRE), &(uint64_t){1}, 8);
   (void)n;
 }
 
@@ -307,11 +307,14 @@ static void read_agent(void)
 static int drain_rows(int64_t now)
 {
   int rows = 0;
-  for (manta_trainer *t = drv.trainers; t; t = t->next)
+  bool held = false;
+  for (manta_trainer *t = drv.trainers; t; t = t->next) {
     rows += manta__run_drain(t);
-  if (rows > 0)
+    held |= t->run && t->run->held_ns > 0;
+  }
+  if (rows > 0 || held)
     drv.drained_ns = now;
-  drv.rows_flowing = rows > 0;
+  drv.rows_flowing = rows > 0 || held;
   return rows;
 }
 
@@ -379,7 +382,7 @@ static void *io_thread(void *arg)
 
 static manta_status start_thread(manta_error *err)
 {
-  drv.command_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  __atomic_store_n(&drv.command_fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), __ATOMIC_RELEASE);
   drv.ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (drv.command_fd < 0 || drv.ring_fd < 0)
     return manta_error_set(err, MANTA_EIO, "eventfd: %m");

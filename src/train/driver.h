@@ -33,6 +33,8 @@ struct manta__peer { /* a worker process */
   pid_t pid;
   struct manta__ring ring;
   bool damaged; /* its ring was scribbled over: nothing more is read from it */
+  bool held;    /* its next row is too far ahead of the others' */
+  bool done;    /* its function has returned, well; told when its last row was read */
 };
 
 struct manta__text { /* something to show: output of a worker, or a warning */
@@ -95,7 +97,8 @@ struct manta_run {
   manta_callbacks *own; /* copies of those given to this run */
   size_t callback_count;
   manta_value *result; /* by rank of the current attempt */
-  int64_t logged;      /* rank 0's newest row in the log */
+  int64_t held_ns;     /* since when rows wait for a rank that lags behind; 0: none do */
+  bool gaps_are_fine;  /* it was waited for in vain */
   bool told_noroom, finishing, over, announced, finished_told;
   bool rewind;  /* the next attempt is not the first */
   int64_t base; /* iteration the current attempt began after */
@@ -119,7 +122,7 @@ struct manta__driver {
   pthread_cond_t cond;
   pthread_t thread;
   bool running, quit, dead; /* dead: we are a forked child */
-  int command_fd, ring_fd;  /* eventfds: user threads, rows */
+  int command_fd, ring_fd;  /* eventfds: user threads (also from signal handlers: atomic), rows */
   manta__conn *agent;
   pid_t agent_pid;
   struct manta__rpc rpc;

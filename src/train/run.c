@@ -23,12 +23,10 @@
 
 #define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
 #define TEXT_BYTES                                                                                 \
-  (1u << 20)              /* lines the user has not seen: then they are dropped (and in the log) */
-#define RING_TURN     256 /* rows of one ring before the next has its turn */
-#define DRAIN_ROWS    (1 << 18) /* then rings are released, though more may have come */
-#define SETTLE_S      600.0     /* the last checkpoint may take so long to reach the disk */
+  (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
+#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5
-#define PROBE_S       5.0
+#define HELD_NS       100000000 /* rows wait so long for a rank that lags behind */
 
 #define drv manta__drv
 
@@ -105,53 +103,59 @@ static void take_aligned(manta_run *r)
   }
 }
 
-static void take_row(manta_run *r, const struct manta__ring_rec *rec)
+static void log_row(manta_run *r, const struct manta__ring_rec *rec)
 {
   manta_error err = MANTA_ERROR_INIT;
-  if (!r || rec->id.run != r->id || !r->log)
-    return;
   if (manta__log_add(r->log, MANTA__EV_ROW, &rec->id, rec->wall_ns, manta__ring_payload(rec),
                      rec->used, &err) < 0)
     manta__warn("run.log: %s", err.message);
-  if (rec->id.attempt != r->group.attempt)
-    return; // of an older attempt: logged, void
-  if (manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
-                        rec->used, &err) < 0)
-    manta__warn("%s", err.message);
-  if (rec->id.rank == 0)
-    r->logged = rec->iteration;
 }
 
-static int read_ring(manta_trainer *t, struct manta__peer *p)
+// How to read a ring in which a rank is more than the window ahead of the slowest.
+enum ahead {
+  HOLD,  // leave its rows where they are: the slow rank may only be waiting for a core
+  PUSH,  // deliver older rows with gaps: the slow rank does not report
+  IGNORE // log them only: the attempt is about to be void
+};
+
+// False: the row is to be read later.
+static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum ahead how)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (!r || rec->id.run != r->id || !r->log)
+    return true;
+  bool current = rec->id.attempt == r->group.attempt; // else: logged, void
+  bool fits = manta__align_fits(&r->align, rec->iteration);
+  if (current && !fits && how == HOLD)
+    return false;
+  if (current && rec->iteration < r->align.next)
+    r->gaps_are_fine = false; // a late row: that rank does report
+  log_row(r, rec);
+  if (current && (fits || how == PUSH) &&
+      manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
+                        rec->used, &err) < 0)
+    manta__warn("%s", err.message);
+  return true;
+}
+
+static int read_ring(manta_trainer *t, struct manta__peer *p, enum ahead how)
 {
   manta_status st = MANTA_OK;
   int rows = 0;
+  p->held = false;
   if (!p->ring.h || p->damaged)
     return 0;
-  for (const struct manta__ring_rec *rec;
-       rows < RING_TURN && (rec = manta__ring_next(&p->ring, &st)); rows++)
-    take_row(t->run, rec);
+  for (const struct manta__ring_rec *rec; (rec = manta__ring_next(&p->ring, &st)); rows++)
+    if (!take_row(t->run, rec, how)) {
+      manta__ring_unread(&p->ring, rec);
+      p->held = true;
+      break;
+    }
   if (st < 0) {
     p->damaged = true;
     manta__run_warn(t, "the reports of worker %lld are damaged: no more are read from it",
                     (long long)p->wid);
   }
-  return rows;
-}
-
-// All rings in turns, so that ranks that report in step don't drift apart here, past the window.
-// Until they are empty; until `one` is, which produces no more, if given.
-static int read_rings(manta_trainer *t, const struct manta__peer *one)
-{
-  int rows = 0, turn;
-  do {
-    turn = 0;
-    for (struct manta__peer *p = t->peers; p; p = p->next) {
-      int n = read_ring(t, p);
-      rows += n;
-      turn += one && p != one ? 0 : n;
-    }
-  } while (turn > 0 && (one || rows < DRAIN_ROWS));
   return rows;
 }
 
@@ -168,11 +172,61 @@ static void release_rows(manta_trainer *t)
     take_aligned(t->run);
 }
 
+static void tell_done(manta_trainer *t, struct manta__peer *p)
+{
+  manta_run *r = t->run;
+  int rank = manta__group_rank(&r->group, p->wid);
+  p->done = false;
+  manta__align_end(&r->align, rank);
+  manta__group_done(&r->group, p->wid, MANTA_OK, NULL);
+}
+
+static bool any_held(const manta_trainer *t)
+{
+  for (struct manta__peer *p = t->peers; p; p = p->next)
+    if (p->held)
+      return true;
+  return false;
+}
+
+static int read_rings(manta_trainer *t, enum ahead how)
+{
+  int rows = 0;
+  for (struct manta__peer *p = t->peers; p; p = p->next) {
+    rows += read_ring(t, p, how);
+    if (p->done && !p->held)
+      tell_done(t, p);
+  }
+  return rows;
+}
+
+// Waits a while for a rank that lags behind, and from then on no more until it is heard of.
+static int push_held(manta_trainer *t)
+{
+  manta_run *r = t->run;
+  int64_t now = manta__now();
+  if (r->held_ns == 0)
+    r->held_ns = now;
+  if (now - r->held_ns <= HELD_NS)
+    return 0;
+  r->held_ns = 0;
+  r->gaps_are_fine = true;
+  return read_rings(t, PUSH);
+}
+
 int manta__run_drain(manta_trainer *t)
 {
+  manta_run *r = t->run;
+  int rows = 0, more;
   if (!manta__run_reading(t))
     return 0;
-  int rows = read_rings(t, NULL);
+  while ((more = read_rings(t, r && r->gaps_are_fine ? PUSH : HOLD)) > 0) {
+    rows += more; // again: a slow rank's rows make room for a fast one's
+    if (r)
+      r->held_ns = 0;
+  }
+  if (r && any_held(t))
+    rows += push_held(t);
   release_rows(t);
   return rows;
 }
@@ -231,7 +285,7 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
   struct manta__peer *p = find_peer(t, wid);
   int rank = r ? manta__group_rank(&r->group, wid) : -1;
   if (p && r)
-    read_rings(t, p); // its last rows
+    read_ring(t, p, IGNORE); // its last rows
   release_rows(t);
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
     const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
@@ -257,9 +311,6 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
     return;
   int64_t wid = r->group.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);
-  if (p)
-    read_rings(t, p);
-  release_rows(t);
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
   snprintf(err.message, sizeof err.message, "%s",
@@ -267,8 +318,14 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   const manta_value *result = manta_value_get(v, "result");
   if (result && r->result)
     manta_value_copy(&r->result[rank], result);
-  manta__align_end(&r->align, rank);
-  take_aligned(r);
+  if (p && st >= 0) {
+    p->done = true; // the next drain reads its last rows, and then says so
+    manta__run_drain(t);
+    return;
+  }
+  if (p)
+    read_ring(t, p, IGNORE);
+  release_rows(t);
   manta__group_done(&r->group, wid, st, &err);
 }
 

@@ -581,7 +581,7 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
     st = manta__driver_up(err);
   if (st == MANTA_OK) {
     t->run = r;
-    t->notice = 0;
+    __atomic_store_n(&t->notice, 0, __ATOMIC_RELEASE);
     t->world = 0;
     manta__fd_close(&t->newest.fd);
     st = manta__run_begin(r, attempt, err);

@@ -42,6 +42,7 @@ struct manta_session {
   bool has_score;
   double score;
   int saved_slot; // newest of this attempt, or -1
+  bool saves;     // save was called, on whatever rank
   bool detailed;
   char host[256];
 };
@@ -124,6 +125,11 @@ static void beat(manta_session *s, int64_t now)
 void manta_session_heartbeat(manta_session *s)
 {
   atomic_store_explicit(&s->job->cell->beat_ns, manta__now(), memory_order_relaxed);
+}
+
+manta_status manta_session_check(const manta_session *s, manta_error *err)
+{
+  return manta__ctl_check(s->job->ctl, err);
 }
 
 bool manta_session_preempted(const manta_session *s)
@@ -235,7 +241,7 @@ manta_status manta_session_report(manta_session *s, const manta_value *row, mant
   if (s->score_key)
     note_score(s, row);
   // Whoever never saves has nothing to wait for after a notice.
-  if (manta_session_preempted(s) && s->saved_slot < 0)
+  if (manta_session_preempted(s) && !s->saves)
     return preempted(err);
   return MANTA_OK;
 }
@@ -294,6 +300,7 @@ manta_status manta_session_save(manta_session *s, const manta_state *state, mant
     return manta_error_set(err, MANTA_ESTATE, "save outside of a run");
   MANTA_TRY(manta__ctl_check(s->job->ctl, err));
   manta_session_heartbeat(s);
+  s->saves = true;
   if (s->job->id.rank == 0)
     MANTA_TRY(save(s, state, err));
   return manta_session_preempted(s) ? preempted(err) : MANTA_OK;
@@ -394,4 +401,10 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   return st;
 }
 
-const struct manta__job_ops manta__session_ops = {.run = run_job};
+static void end(void)
+{
+  if (slots_ready)
+    manta__slots_fini(&slots);
+}
+
+const struct manta__job_ops manta__session_ops = {.run = run_job, .end = end};
