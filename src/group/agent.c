@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "group/orphans.h"
 #include "sys/runtime.h"
 #include "sys/sock.h"
 
@@ -322,6 +323,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_SETTLE:
     agent_settle(g, m);
     break;
+  case MANTA__M_PROBE:
+    agent_probe(g, m);
+    break;
   case MANTA__M_DISBAND:
     disband(g);
     break;
@@ -381,6 +385,7 @@ static void driver_lost(struct agent *a)
   if (a->driver_lost)
     return;
   a->driver_lost = true;
+  manta__fd_mute();
   agent_timer(a, AGENT_LAST_WRITE_S, 0, on_last_limit, a);
   for (struct group *g = a->groups; g; g = g->next)
     for (struct worker *w = g->workers; w; w = w->next)
@@ -492,6 +497,7 @@ static manta_status open_agent(struct agent *a, int conn, manta_error *err)
     uv_poll_init(&a->loop, &a->driver_poll, a->driver_pidfd);
     uv_poll_start(&a->driver_poll, UV_READABLE, on_driver_pidfd);
   }
+  manta__oom_happened(&a->ooms); // those before our time do not count
   MANTA_TRY(open_ledger(a, err));
   a->driver = agent_link(a, conn, on_driver_msg, on_driver_end, a, err);
   if (!a->driver)

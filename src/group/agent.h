@@ -92,8 +92,8 @@ struct worker {
       *last_words; /* limit for the end of a worker that was told to, or whose status is late */
   struct output *output;
   struct manta__grant *grant;
-  pthread_t watcher;
-  bool watched, exit_asked;
+  bool watched; /* a watcher waits for its life in this attempt */
+  bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
   struct slot_dup slot[MANTA__SLOTS];
   struct manta__snapq snapq;
@@ -110,9 +110,9 @@ struct group {
   bool show_all;
   int keep_last, keep_best;
   bool score_min;
-  struct manta__ctl *ctl;
-  size_t ctl_bytes;
-  int ctl_fd, world, watchers;
+  struct shared_ctl *shared; /* the control segment of the attempt, with its watchers */
+  struct manta__ctl *ctl;    /* the same, mapped; NULL: none */
+  int ctl_fd, world;
   double step_timeout;
   uv_timer_t *health;
   int64_t health_warned_ns;
@@ -193,6 +193,7 @@ void agent_worker_ask_exit(struct worker *w);
 /* agent_attempt.c */
 void agent_attempt(struct group *g, struct manta__msg *m);
 void agent_spawn(struct group *g, struct manta__msg *m);
+void agent_probe(struct group *g, struct manta__msg *m);
 void agent_attempt_ready(struct worker *w);
 void agent_attempt_abort(struct group *g, uint32_t cause);
 void agent_attempt_deaths(uv_async_t *h);
@@ -211,6 +212,8 @@ void agent_snap_run_ended(struct group *g);
 /* agent_output.c */
 struct output *agent_output_start(struct worker *w, int fd, manta_error *err);
 void agent_output_drain(struct output *o); /* reads what is there */
+/* The last lines it printed; borrowed. */
+const char *agent_output_last(struct output *o);
 void agent_output_end(struct output *o);
 void agent_output_close_files(struct group *g);
 

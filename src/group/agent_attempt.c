@@ -25,9 +25,24 @@
 
 // --- watchers -----------------------------------------------------------------------------------
 
+// The segment outlives the attempt as long as a watcher waits in it: the agent waits for nobody.
+struct shared_ctl {
+  struct manta__ctl *ctl;
+  size_t bytes;
+  _Atomic int refs;
+};
+
+static void shared_unref(struct shared_ctl *s)
+{
+  if (s && atomic_fetch_sub(&s->refs, 1) == 1) {
+    manta__shm_unmap(s->ctl, s->bytes);
+    manta__free(s);
+  }
+}
+
 struct watch {
   struct agent *agent;
-  struct manta__ctl *ctl;
+  struct shared_ctl *shared;
   int64_t wid;
   int rank;
 };
@@ -35,15 +50,17 @@ struct watch {
 static void *watch_life(void *arg)
 {
   struct watch w = *(struct watch *)arg;
+  struct manta__ctl *ctl = w.shared->ctl;
+  struct death d = {.wid = w.wid, .attempt = ctl->attempt};
   manta__free(arg);
-  bool died = manta__robust_hold(&w.ctl->cell[w.rank].life) == 1;
-  if (died)
-    manta__ctl_abort(w.ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
-  manta__robust_release(&w.ctl->cell[w.rank].life);
+  d.died = manta__robust_hold(&ctl->cell[w.rank].life) == 1;
+  if (d.died)
+    manta__ctl_abort(ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
+  manta__robust_release(&ctl->cell[w.rank].life);
+  shared_unref(w.shared);
   pthread_mutex_lock(&w.agent->death_lock);
   if (w.agent->death_count < (int)(sizeof w.agent->deaths / sizeof *w.agent->deaths))
-    w.agent->deaths[w.agent->death_count++] =
-        (struct death){.wid = w.wid, .attempt = w.ctl->attempt, .died = died};
+    w.agent->deaths[w.agent->death_count++] = d;
   pthread_mutex_unlock(&w.agent->death_lock);
   uv_async_send(&w.agent->death);
   return NULL;
@@ -51,19 +68,23 @@ static void *watch_life(void *arg)
 
 void agent_attempt_ready(struct worker *w)
 {
-  struct watch *k = manta__malloc(sizeof *k);
   struct group *g = w->group;
-  if (!k || !g->ctl || w->watched)
-    return;
-  *k = (struct watch){g->agent, g->ctl, w->wid, w->rank};
+  struct watch *k = g->shared && !w->watched ? manta__malloc(sizeof *k) : NULL;
   pthread_attr_t at;
+  pthread_t thread;
+  if (!k)
+    return;
+  *k = (struct watch){g->agent, g->shared, w->wid, w->rank};
+  atomic_fetch_add(&g->shared->refs, 1);
   pthread_attr_init(&at);
   pthread_attr_setstacksize(&at, WATCHER_STACK);
-  if (pthread_create(&w->watcher, &at, watch_life, k) == 0)
-    w->watched = true;
-  else
-    manta__free(k); // its death is then known by its pidfd: later, not never
+  pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+  w->watched = pthread_create(&thread, &at, watch_life, k) == 0;
   pthread_attr_destroy(&at);
+  if (!w->watched) { // its death is then known by its pidfd: later, not never
+    shared_unref(g->shared);
+    manta__free(k);
+  }
 }
 
 static void one_death(struct agent *a, const struct death *d)
@@ -71,7 +92,6 @@ static void one_death(struct agent *a, const struct death *d)
   struct worker *w = agent_worker_find(a, d->wid);
   if (!w || w->attempt != d->attempt || !w->watched)
     return;
-  pthread_join(w->watcher, NULL);
   w->watched = false;
   if (!d->died)
     return;
@@ -104,17 +124,32 @@ void agent_attempt_abort(struct group *g, uint32_t cause)
     manta__ctl_abort(g->ctl, cause);
 }
 
-// Watchers hold pointers into the segment: each must have let go of its worker's life first.
 void agent_attempt_leave(struct group *g)
 {
   for (struct worker *w = g->workers; w; w = w->next)
-    if (w->watched) {
-      pthread_join(w->watcher, NULL);
-      w->watched = false;
-    }
-  manta__shm_unmap(g->ctl, g->ctl_bytes);
+    w->watched = false;
+  shared_unref(g->shared);
+  g->shared = NULL;
   g->ctl = NULL;
   manta__fd_close(&g->ctl_fd);
+}
+
+static manta_status make_ctl(struct group *g, int world, manta_error *err)
+{
+  struct shared_ctl *s = manta__calloc(1, sizeof *s);
+  if (!s)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a control segment");
+  manta_status st = manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err);
+  if (st == MANTA_OK)
+    st = manta__ctl_map(&s->ctl, &s->bytes, g->ctl_fd, err);
+  if (st < 0) {
+    manta__free(s);
+    return st;
+  }
+  s->refs = 1;
+  g->shared = s;
+  g->ctl = s->ctl;
+  return MANTA_OK;
 }
 
 // --- hangs --------------------------------------------------------------------------------------
@@ -342,8 +377,7 @@ static manta_status form(struct group *g, const struct plan *p, int job_fd, int 
     return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
                            p->min);
   close_gaps(place, p->count);
-  MANTA_TRY(manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err));
-  MANTA_TRY(manta__ctl_map(&g->ctl, &g->ctl_bytes, g->ctl_fd, err));
+  MANTA_TRY(make_ctl(g, world, err));
   g->world = world;
   for (int r = 0; r < world; r++)
     send_job(place[r], r, world, job_fd, ckpt_fd);
@@ -394,4 +428,23 @@ void agent_spawn(struct group *g, struct manta__msg *m)
                      &done);
   }
   manta_value_fini(&v);
+}
+
+void agent_probe(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct plan p;
+  struct manta__grant *grant = NULL;
+  int room = 0;
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  read_plan(&p, &v);
+  if (p.count >= 1)
+    manta__ledger_reserve(g->agent->ledger, &p.rq, p.count, 1, &grant, &room, NULL);
+  manta__ledger_release(g->agent->ledger, grant);
+  manta_value_fini(&v);
+  manta_value out = MANTA_MAP(MANTA_KV_INT("room", room));
+  struct manta__msg r = {
+      .kind = MANTA__M_PROBE, .flags = MANTA__FRAME_REPLY, .group = g->id, .call = m->call};
+  agent_send_value(g->agent->driver, &r, &out);
 }

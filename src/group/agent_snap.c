@@ -156,6 +156,8 @@ static void write_ended(struct group *g, bool ok)
 static void on_writer_msg(struct link *l, struct manta__msg *m)
 {
   struct group *g = l->owner;
+  if (m->kind == MANTA__M_WARN)
+    tell_driver(g, m->kind, m);
   if (m->kind != MANTA__M_STORED && m->kind != MANTA__M_STOREFAIL)
     return;
   tell_driver(g, m->kind, m);

@@ -265,11 +265,10 @@ void agent_worker_exited(struct worker *w, int status)
     agent_attempt_abort(g, MANTA__ABORT_RANK + (uint32_t)w->rank);
   if (w->pid > 0)
     manta__orphans_end(getpid(), w->wid, w->pid);
-  if (w->watched)
-    pthread_join(w->watcher, NULL); // the kernel has handed its life over by now
   agent_timer_stop(&w->last_words);
   agent_unlink(w->link);
   w->link = NULL;
+  tell_gone(w, status, oom);
   agent_output_end(w->output);
   w->output = NULL;
   if (w->pidfd_poll)
@@ -278,7 +277,6 @@ void agent_worker_exited(struct worker *w, int status)
   manta__fd_close(&w->lifeline);
   manta__ledger_release(g->agent->ledger, w->grant);
   w->grant = NULL;
-  tell_gone(w, status, oom);
   agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
 }
 

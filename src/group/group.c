@@ -229,15 +229,15 @@ static enum manta__g_do form_again(struct manta__group *g, int64_t now)
   return MANTA__DO_FORM;
 }
 
-// A rank left for a lost peer and nobody is lost: this is no success either.
-static void explain_trouble(struct manta__group *g)
+// Ranks left because of a peer, and no loss is known: we killed the lost one before we heard of it,
+// or a function made it up. Either way it is no success.
+static void blame_nobody(struct manta__group *g)
 {
-  manta_error why = MANTA_ERROR_INIT;
-  if (!g->peer_trouble || g->lost || g->failed || g->resize)
-    return;
+  manta_error why = {.rank = -1};
+  snprintf(why.message, sizeof why.message,
+           "ranks left because of a lost peer, and none is known to be lost");
   g->lost = true;
-  manta_error_set(&why, MANTA_EWORKER, "a rank left because of a lost peer, and none is known");
-  set_root(g, &why, MANTA_EWORKER, -1);
+  set_root(g, &why, MANTA_EPEERLOST, -1);
 }
 
 // Everyone is accounted for: go on, or end?
@@ -251,7 +251,8 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
     }
     return finish(g);
   }
-  explain_trouble(g);
+  if (g->peer_trouble && !g->lost && !g->failed && !g->resize)
+    blame_nobody(g);
   bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.status != MANTA_EINVAL);
   if (g->failed && !g->policy.retry_errors)
     return finish(g);

@@ -31,6 +31,7 @@ enum manta__kind {
   MANTA__M_KILL,    /* SIGKILL these workers: {wids, cause} */
   MANTA__M_NOTICE,  /* asked to stop: workers see preempted() */
   MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
+  MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
   /* agent -> driver */
   MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}; fd: its ring */

@@ -180,6 +180,13 @@ static bool handle_while_waiting(struct writer *w, int64_t by)
   return false;
 }
 
+// Its warnings go to the user by the way its results go. It holds nobody's output open.
+static void warn_by_message(void *ctx, manta_log_level level, const char *text)
+{
+  manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
+  reply(ctx, MANTA__M_WARN, &v);
+}
+
 int manta__writer_main(int conn, int rundir, char *const argv[])
 {
   struct writer w = {.rundir = rundir};
@@ -195,6 +202,8 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
       .lock_wait_s = LOCK_WAIT_S};
   if (manta__conn_create(&w.conn, conn, &err) < 0)
     return 1;
+  manta__fd_mute();
+  manta_set_log(warn_by_message, &w);
   struct manta__msg m;
   while (!w.agent_lost && manta__conn_wait(w.conn, MANTA__NEVER, &m, &err) == 1) {
     if (m.kind == MANTA__M_WRITE)
@@ -203,6 +212,7 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
       salvage(&w, &m);
     manta__msg_close(&m);
   }
+  manta_set_log(NULL, NULL);
   manta__log_writer_close(w.log);
   manta__store_close(w.store);
   manta__conn_destroy(w.conn);

@@ -57,6 +57,8 @@ static int fill_actions(posix_spawn_file_actions_t *fa, const int *fds, int coun
     rc = posix_spawn_file_actions_adddup2(fa, fds[i], 3 + i);
   if (rc == 0 && cwd_fd >= 0)
     rc = posix_spawn_file_actions_addfchdir_np(fa, cwd_fd);
+  if (rc == 0) // what the user's program left open is not for us to hold
+    rc = posix_spawn_file_actions_addclosefrom_np(fa, 3 + count);
   return rc;
 }
 

@@ -100,8 +100,10 @@ struct manta_run {
   int64_t held_ns;     /* since when rows wait for a rank that lags behind; 0: none do */
   bool gaps_are_fine;  /* it was waited for in vain */
   bool told_noroom, finishing, over, announced, finished_told;
-  bool rewind;  /* the next attempt is not the first */
-  int64_t base; /* iteration the current attempt began after */
+  bool probing;     /* a question for more room is on its way */
+  int64_t probe_ns; /* when to ask next */
+  bool rewind;      /* the next attempt is not the first */
+  int64_t base;     /* iteration the current attempt began after */
   int64_t initial_iteration;
   char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival
                                             */
@@ -169,6 +171,8 @@ int manta__run_drain(manta_trainer *t);
 int64_t manta__run_step(manta_trainer *t, int64_t now);
 manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err);
 manta_status manta__run_announce(manta_run *r, manta_error *err);
+/* Asks for workers ahead of a run. */
+manta_status manta__run_spawn(manta_trainer *t, manta_error *err);
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* False: rows stay in their rings, because the user does not take them, or because it is not known
  * yet who has which rank. */

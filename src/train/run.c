@@ -26,6 +26,8 @@
   (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
 #define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5
+#define PROBE_S       5.0 /* how often a run that is smaller than it should be asks for room */
+#define REQUEST_PAIRS 8
 #define HELD_NS       100000000 /* rows wait so long for a rank that lags behind */
 
 #define drv manta__drv
@@ -278,6 +280,20 @@ static void drop_peer(manta_trainer *t, int64_t wid)
     }
 }
 
+static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
+{
+  const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
+  manta_error_set(out, MANTA_EWORKER, "rank %d (pid %lld on %s) %s%s%s%s%s", rank,
+                  (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
+                  manta_value_as_string(manta_value_get(v, "host"), drv.host),
+                  manta_value_as_string(manta_value_get(v, "cause"), "?"),
+                  *last ? "\nits last output:\n" : "", last, r->dir ? "\nits log: " : "",
+                  r->dir ? r->dir : "");
+  size_t n = strlen(out->message);
+  if (r->dir)
+    snprintf(out->message + n, sizeof out->message - n, "/logs/rank-%d.log", rank);
+}
+
 static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
 {
   manta_run *r = t->run;
@@ -288,13 +304,8 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
     read_ring(t, p, IGNORE); // its last rows
   release_rows(t);
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
-    const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
     manta_error why = MANTA_ERROR_INIT;
-    manta_error_set(&why, MANTA_EWORKER,
-                    "rank %d (pid %lld on %s) %s\nits log: %s/logs/rank-%d.log", rank,
-                    (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
-                    manta_value_as_string(manta_value_get(v, "host"), drv.host), cause,
-                    r->dir ? r->dir : "", rank);
+    describe_loss(&why, r, rank, v);
     if (!r->group.killed)
       log_value(r, MANTA__EV_LOST, v);
     manta__group_gone(&r->group, wid, &why, now);
@@ -423,6 +434,35 @@ static int choose_checkpoint(manta_run *r, int64_t *iteration, bool *own)
   return r->initial_fd;
 }
 
+// What a worker of this trainer asks for. Borrows from the trainer.
+static manta_value request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
+                           int min)
+{
+  manta_value none = {0};
+  pairs[0] = MANTA_KV_INT("key", (int64_t)key);
+  pairs[1] = MANTA_KV_INT("count", count);
+  pairs[2] = MANTA_KV_INT("min", min);
+  pairs[3] = MANTA_KV_REAL("cpus", t->cpus);
+  pairs[4] = MANTA_KV_BOOL("strict", t->strict_cpus);
+  pairs[5] = MANTA_KV_BOOL("pin", t->pin);
+  pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
+  pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
+  return (manta_value){.type = MANTA_MAP, .count = REQUEST_PAIRS, .u.pairs = pairs};
+}
+
+manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
+{
+  uint64_t key;
+  manta_pair pairs[REQUEST_PAIRS];
+  struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
+  MANTA_TRY(manta__driver_up(err));
+  MANTA_TRY(manta__driver_program(&key, t->threads, err));
+  manta_value v = request(t, pairs, key, t->workers, t->min_workers);
+  t->spawning = true;
+  t->spawn_error = (manta_error)MANTA_ERROR_INIT;
+  return manta__driver_send(&m, &v, err);
+}
+
 static void form(manta_run *r)
 {
   manta_trainer *t = r->trainer;
@@ -440,16 +480,11 @@ static void form(manta_run *r)
   }
   int ckpt = choose_checkpoint(r, &r->base, &own);
   memory = ckpt >= 0 && ckpt == t->newest.fd;
-  manta_value none = {0};
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", r->group.policy.want),
-                MANTA_KV_INT("min", r->group.policy.min), MANTA_KV_REAL("cpus", t->cpus),
-                MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
-                MANTA_KV_REAL("gpus", t->gpus),
-                MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none),
-                MANTA_KV_REAL("step_timeout", t->step_timeout),
-                MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1),
-                MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1));
+  manta_pair pairs[REQUEST_PAIRS + 3];
+  manta_value v = request(t, pairs, key, r->group.policy.want, r->group.policy.min);
+  pairs[v.count++] = MANTA_KV_REAL("step_timeout", t->step_timeout);
+  pairs[v.count++] = MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1);
+  pairs[v.count++] = MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1);
   struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
                          .group = t->group,
                          .id = {r->id, r->group.attempt, -1, 0},
@@ -487,6 +522,40 @@ manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err)
   manta__group_begin(&r->group, attempt, manta__now());
   form(r);
   return MANTA_OK;
+}
+
+// --- growing back
+// ---------------------------------------------------------------------------------
+
+static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
+{
+  manta_run *r = ctx;
+  manta_value v = {0};
+  r->probing = false;
+  if (st == MANTA_OK && manta__msg_value(reply, &v, NULL) == MANTA_OK)
+    manta__group_room(&r->group, (int)manta_value_as_int(manta_value_get(&v, "room"), 0),
+                      manta__now());
+  manta_value_fini(&v);
+}
+
+// A run that is smaller than it should be asks from time to time whether there is room again.
+static int64_t probe(manta_run *r, int64_t now)
+{
+  manta_pair pairs[REQUEST_PAIRS];
+  manta_error err = MANTA_ERROR_INIT;
+  int missing = r->group.policy.want - r->group.world;
+  if (r->exec || r->group.phase != MANTA__G_RUNNING || missing <= 0 || !drv.agent)
+    return MANTA__NEVER;
+  double every = r->group.policy.grow_after_s / 4;
+  every = every > PROBE_S ? PROBE_S : every < 0.01 ? 0.01 : every;
+  if (now < r->probe_ns || r->probing)
+    return r->probe_ns > now ? r->probe_ns : now + (int64_t)(every * 1e9);
+  struct manta__msg m = {.kind = MANTA__M_PROBE, .group = r->trainer->group};
+  manta_value v = request(r->trainer, pairs, 0, missing, 1);
+  r->probe_ns = now + (int64_t)(every * 1e9);
+  r->probing = manta__rpc_call(&drv.rpc, drv.agent, &m, &v, manta__deadline(PROBE_S), on_room, r,
+                               &err) == MANTA_OK;
+  return r->probe_ns;
 }
 
 // --- snapshots ----------------------------------------------------------------------------------
@@ -658,8 +727,10 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
     case MANTA__DO_FINISH:
       finish(r);
       return MANTA__NEVER;
-    default:
-      return r->group.by;
+    default: {
+      int64_t again_at = probe(r, now);
+      return again_at < r->group.by ? again_at : r->group.by;
+    }
     }
   }
 }

@@ -203,8 +203,8 @@ static void note_score(manta_session *s, const manta_value *row)
 static manta_status check_row(const manta_session *s, const manta_value *row, size_t *need,
                               manta_error *err)
 {
-  if (!s->in_run)
-    return manta_error_set(err, MANTA_ESTATE, "report outside of a run");
+  if (!s->in_run || s->job->worker->dead)
+    return manta_error_set(err, MANTA_ESTATE, "report outside of a run, or in a forked child");
   if (!row || row->type != MANTA_MAP)
     return manta_error_set(err, MANTA_ETYPE, "a report is a map of metrics");
   size_t n = manta__pack_size(row);
@@ -296,8 +296,8 @@ static manta_status save(manta_session *s, const manta_state *state, manta_error
 
 manta_status manta_session_save(manta_session *s, const manta_state *state, manta_error *err)
 {
-  if (!s->in_run)
-    return manta_error_set(err, MANTA_ESTATE, "save outside of a run");
+  if (!s->in_run || s->job->worker->dead)
+    return manta_error_set(err, MANTA_ESTATE, "save outside of a run, or in a forked child");
   MANTA_TRY(manta__ctl_check(s->job->ctl, err));
   manta_session_heartbeat(s);
   s->saves = true;

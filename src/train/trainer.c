@@ -160,29 +160,11 @@ static bool wait_until(int64_t by)
   return pthread_cond_timedwait(&drv.cond, &drv.lock, &t) != ETIMEDOUT;
 }
 
-static manta_status ask_spawn(manta_trainer *t, manta_error *err)
-{
-  uint64_t key;
-  manta_value none = {0};
-  MANTA_TRY(manta__driver_up(err));
-  MANTA_TRY(manta__driver_program(&key, t->threads, err));
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", t->workers),
-                MANTA_KV_INT("min", t->min_workers), MANTA_KV_REAL("cpus", t->cpus),
-                MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
-                MANTA_KV_REAL("gpus", t->gpus),
-                MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none));
-  struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
-  t->spawning = true;
-  t->spawn_error = (manta_error)MANTA_ERROR_INIT;
-  return manta__driver_send(&m, &v, err);
-}
-
 manta_status manta_trainer_start(manta_trainer *t, manta_error *err)
 {
   pthread_mutex_lock(&drv.lock);
   int64_t by = manta__deadline(START_S);
-  manta_status st = t->run ? MANTA_OK : ask_spawn(t, err);
+  manta_status st = t->run ? MANTA_OK : manta__run_spawn(t, err);
   while (st == MANTA_OK && t->spawning)
     if (!wait_until(by))
       st = manta_error_set(err, MANTA_ETIMEDOUT, "workers did not start within %.0f s", START_S);

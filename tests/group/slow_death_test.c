@@ -61,7 +61,7 @@ static void without_word_of_it_the_run_still_fails(void **state)
   laggard_is_killed(&b, 0, false);
   gone(&b);
   assert_int_equal(manta__group_next(&b.g, b.now), MANTA__DO_FINISH);
-  assert_int_equal(b.g.root.status, MANTA_EWORKER);
+  assert_int_equal(b.g.root.status, MANTA_EPEERLOST);
 }
 
 int main(void)

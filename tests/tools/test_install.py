@@ -149,6 +149,20 @@ def test_a_c_program_links_statically() -> None:
     expect_output(program)
 
 
+def test_the_program_of_the_readme_runs() -> None:
+    """Its workers too: the agent's binary is found from the library's place."""
+    text = (ROOT / "README.md").read_text()
+    code = top / "readme.c"
+    code.write_text(text.split("```c\n")[1].split("```")[0])
+    program = top / "readme"
+    run("gcc", *WARNINGS[:3], "-Wno-unused-parameter", code, *flags("--cflags", "--libs"), "-o",
+        program)
+    said = run(program, env={"LD_LIBRARY_PATH": str(library("libmanta.so").parent),
+                             "MANTA_RESULTS": str(top / "results"), "MANTA_BIN": "",
+                             "PATH": "/nowhere"})
+    assert said == text.split("```text\n")[1].split("```")[0], said
+
+
 def test_a_cxx_program_links() -> None:
     program = top / "cxx"
     run("g++", "-std=c++17", *WARNINGS, source("cpp"), *flags("--cflags", "--libs"), "-o", program)

@@ -365,6 +365,86 @@ static void a_run_grows_and_shrinks_at_checkpoints(void **state)
   assert_nothing_left();
 }
 
+static manta_status loiter(manta_session *s, manta_value *result, manta_error *err)
+{
+  for (;;) {
+    MANTA_TRY(manta_session_check(s, err));
+    usleep(1000);
+  }
+}
+
+// Another trainer of this program, that holds CPUs until it is told not to.
+struct tenant {
+  manta_trainer *t;
+  manta_run *run;
+};
+
+static void tenant_start(struct tenant *k, struct rig *r, int workers)
+{
+  manta_trainer_config cfg = r->cfg;
+  cfg.callback_count = 0;
+  cfg.workers = workers;
+  cfg.min_workers = 0;
+  assert_ok(manta_trainer_create(&k->t, &cfg, &r->err), &r->err);
+  assert_ok(manta_run_start(&k->run, k->t, loiter, NULL, &r->err), &r->err);
+  assert_true(within(10, manta_trainer_pid(k->t, workers - 1) > 0));
+}
+
+static void *tenant_leaves(void *arg)
+{
+  struct tenant *k = arg;
+  usleep(200000);
+  manta_run_close(k->run);
+  manta_trainer_destroy(k->t);
+  return NULL;
+}
+
+static void a_run_shrinks_to_what_is_there_and_grows_back(void **state)
+{
+  struct rig r;
+  struct tenant k;
+  pthread_t th;
+  setenv("MANTA_NUM_CPUS", "4", 1);
+  setenv("MANTA_GROW_AFTER", "0.05", 1);
+  setenv("MANTA_RESIZE_EVERY", "0", 1);
+  rig_init(&r, 3);
+  r.cfg.cpus_per_worker = 1;
+  tenant_start(&k, &r, 2);
+  board->counts = 0;
+  pthread_create(&th, NULL, tenant_leaves, &k);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 700), MANTA_KV_INT("pause_us", 1000));
+  assert_ok(rig_run(&r, &c), &r.err);
+  pthread_join(th, NULL);
+  assert_int_equal(board->attempts, 1); // began with 2, went on with 3
+  assert_all(&r, 3, 700);
+  rig_fini(&r);
+  unsetenv("MANTA_NUM_CPUS");
+  unsetenv("MANTA_GROW_AFTER");
+  unsetenv("MANTA_RESIZE_EVERY");
+  assert_nothing_left();
+}
+
+static void a_run_waits_for_room(void **state)
+{
+  struct rig r;
+  struct tenant k;
+  pthread_t th;
+  setenv("MANTA_NUM_CPUS", "4", 1);
+  rig_init(&r, 3);
+  r.cfg.cpus_per_worker = 1;
+  r.cfg.min_workers = 3; // no fewer
+  tenant_start(&k, &r, 2);
+  pthread_create(&th, NULL, tenant_leaves, &k);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 20));
+  int64_t t0 = manta__now();
+  assert_ok(rig_run(&r, &c), &r.err);
+  assert_true(manta__now() - t0 > 150000000);
+  pthread_join(th, NULL);
+  assert_all(&r, 3, 20);
+  rig_fini(&r);
+  unsetenv("MANTA_NUM_CPUS");
+}
+
 // --- checkpoints --------------------------------------------------------------------------------
 
 static void the_last_checkpoints_are_on_disk(void **state)
@@ -483,6 +563,8 @@ int main(int argc, char **argv)
       rig_test(a_notice_ends_the_run_after_a_checkpoint),
       rig_test(sigterm_to_a_worker_is_a_notice),
       rig_test(a_run_grows_and_shrinks_at_checkpoints),
+      rig_test(a_run_shrinks_to_what_is_there_and_grows_back),
+      rig_test(a_run_waits_for_room),
       rig_test(the_last_checkpoints_are_on_disk),
       rig_test(the_best_are_kept_by_their_score),
       rig_test(a_run_begins_from_a_given_checkpoint),
