@@ -27,8 +27,9 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
-#define PAGE  4096
+#define SEALS    (F_SEAL_SHRINK | F_SEAL_GROW)
+#define PAGE     4096
+#define POPULATE (1u << 20)
 
 static_assert(MANTA__SLOT_META % PAGE == 0, "the meta data has pages of its own");
 
@@ -48,8 +49,7 @@ static int allocate(int fd, uint64_t bytes)
   return 0;
 }
 
-// Enters every page into the page table; kernels before 5.14 want each one touched.
-static int populate(void *p, uint64_t bytes)
+static int populate_piece(char *p, uint64_t bytes)
 {
   if (madvise(p, bytes, MADV_POPULATE_WRITE) == 0)
     return 0;
@@ -57,6 +57,18 @@ static int populate(void *p, uint64_t bytes)
     return -1;
   for (uint64_t at = 0; at < bytes; at += PAGE)
     ((volatile char *)p)[at] = 0;
+  return 0;
+}
+
+// Enters every page into the page table; kernels before 5.14 want each one touched. In pieces: the
+// call keeps other threads from mapping and unmapping anything until it is done.
+static int populate(char *p, uint64_t bytes)
+{
+  for (uint64_t at = 0; at < bytes; at += POPULATE) {
+    uint64_t n = bytes - at < POPULATE ? bytes - at : POPULATE;
+    if (populate_piece(p + at, n) < 0)
+      return -1;
+  }
   return 0;
 }
 

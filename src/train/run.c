@@ -787,6 +787,10 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
   case MANTA__M_NOROOM:
     on_noroom(t, &v, now);
     break;
+  case MANTA__M_DYING: // what follows from it comes with GONE
+    if (t->run)
+      manta__group_dying(&t->run->group, manta_value_as_int(manta_value_get(&v, "wid"), -1));
+    break;
   case MANTA__M_GONE:
     on_gone(t, &v, now);
     break;
@@ -807,7 +811,7 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     on_asked(t, &v);
     break;
   default:
-    break; // DYING: what follows from it comes with GONE
+    break;
   }
   manta_value_fini(&v);
 }
