@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/driver.h"
+#include "train/run.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 
 #define BATCH_NS    10000000 /* rows are read at most this often */
@@ -332,7 +333,7 @@ static int drain_rows(int64_t now)
   int rows = 0;
   bool held = false;
   for (manta_trainer *t = drv.trainers; t; t = t->next) {
-    rows += manta__run_drain(t);
+    rows += manta__rows_drain(t);
     held |= t->run && t->run->held_ns > 0;
   }
   if (rows > 0 || held)
@@ -357,7 +358,7 @@ static bool arm_rings(void)
   bool quiet = true;
   for (manta_trainer *t = drv.trainers; t; t = t->next)
     for (struct manta__peer *p = t->peers; p; p = p->next)
-      if (p->ring.h && !p->damaged && manta__run_reading(t))
+      if (p->ring.h && !p->damaged && manta__rows_reading(t))
         quiet &= manta__ring_sleep(&p->ring);
   return quiet;
 }
