@@ -180,7 +180,7 @@ static void on_refused(struct manta__msg *m)
   manta_value_fini(&v);
 }
 
-// One that never spoke will not speak the next time either: that is no loss but an error.
+// One that ended without a word will not speak the next time either: no loss, but an error.
 static void agent_lost(void)
 {
   manta_error why = drv.refusal;
@@ -192,7 +192,7 @@ static void agent_lost(void)
     manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) %s: %s%s", pid,
                     drv.agent_spoke ? "died" : "did not start", how,
                     drv.agent_spoke ? "" : "\nhint: does MANTA_BIN name the command manta?");
-  bool final = !drv.agent_spoke;
+  bool final = !drv.agent_spoke && !(status >= 0 && WIFSIGNALED(status));
   manta__conn_destroy(drv.agent);
   drv.agent = NULL;
   manta__rpc_abandon(&drv.rpc, MANTA_ECLOSED);

@@ -255,8 +255,8 @@ void rig_fini(struct rig *r)
   manta_trainer_destroy(r->t);
   made = NULL;
   manta_value_fini(&r->results);
-  snprintf(cmd, sizeof cmd, "rm -rf %s", r->dir);
-  assert_int_equal(system(cmd), 0);
+  snprintf(cmd, sizeof cmd, "rm -rf %s 2>/dev/null", r->dir);
+  assert_true(within(5, system(cmd) == 0)); // the writer of a killed agent may still be at work
   r->t = NULL;
 }
 
