@@ -454,15 +454,13 @@ static void on_sigterm(uv_signal_t *h, int signum)
 static manta_status open_ledger(struct agent *a, manta_error *err)
 {
   struct manta__host host = {0};
-  static struct manta__gpus gpus;
   MANTA_TRY(manta__host_read(&host, "", err));
   snprintf(a->host, sizeof a->host, "%s", host.name);
-  manta__gpu_list(&gpus);
   int dirfd = -1;
   manta_error ignored;
   if (manta__runtime_dir(&dirfd, NULL, 0, &ignored) < 0)
     manta__warn("no leases: %s", ignored.message);
-  struct manta__ledger_config cfg = {.host = &host, .gpus = &gpus, .lease_dirfd = dirfd};
+  struct manta__ledger_config cfg = {.host = &host, .lease_dirfd = dirfd};
   manta__ledger_config_env(&cfg);
   manta_status st = manta__ledger_create(&a->ledger, &cfg, err);
   manta__fd_close(&dirfd);

@@ -140,6 +140,7 @@ struct agent {
   int wake_fd; /* eventfd of the driver's I/O thread, handed to workers */
   char host[256];
   manta__ledger *ledger;
+  bool gpus_listed; /* NVML takes 17 ms to look: not before somebody wants a GPU */
   struct zygote zygote[AGENT_ZYGOTES];
   struct group *groups;
   int64_t wids;

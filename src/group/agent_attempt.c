@@ -231,6 +231,16 @@ static int idle_count(const struct group *g)
   return n;
 }
 
+static manta_status list_gpus(struct agent *a, const struct manta__request *rq, manta_error *err)
+{
+  static struct manta__gpus gpus;
+  if (a->gpus_listed || !(rq->gpus > 0))
+    return MANTA_OK;
+  a->gpus_listed = true;
+  manta__gpu_list(&gpus);
+  return manta__ledger_add_gpus(a->ledger, &gpus, err);
+}
+
 // Room for as many of the missing workers as there is; *out is NULL if none is needed or possible.
 static manta_status find_room(struct group *g, const struct plan *p, int idle,
                               struct manta__grant **out, manta_error *err)
@@ -239,6 +249,7 @@ static manta_status find_room(struct group *g, const struct plan *p, int idle,
   *out = NULL;
   if (want <= 0)
     return MANTA_OK;
+  MANTA_TRY(list_gpus(g->agent, &p->rq, err));
   int must = p->must - idle;
   manta_status st = MANTA_ENOROOM;
   if (must > min && must > 0) // asked as a whole first: what can never be is an error at once
@@ -360,7 +371,10 @@ static void tell_formed(struct group *g, struct worker **place, int world)
     manta_value wid = manta_value_int(place[r]->wid);
     manta_value_append(&list, &wid);
   }
+  struct manta__ledger_totals t;
+  manta__ledger_totals(g->agent->ledger, &t);
   manta_value_put_int(&v, "world", world);
+  manta_value_put_real(&v, "gpus", t.gpus);
   manta_value_put(&v, "wids", &list);
   agent_send_value(g->agent->driver,
                    &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run}, &v);

@@ -59,6 +59,14 @@ manta_status manta__ledger_create(manta__ledger **out, const struct manta__ledge
   return MANTA_OK;
 }
 
+manta_status manta__ledger_add_gpus(manta__ledger *l, const struct manta__gpus *gpus,
+                                    manta_error *err)
+{
+  struct manta__ledger_config cfg = {.gpus = gpus};
+  manta__ledger_config_env(&cfg);
+  return l->stock.gpu_count > 0 ? MANTA_OK : manta__stock_add_gpus(&l->stock, &cfg, err);
+}
+
 void manta__ledger_destroy(manta__ledger *l)
 {
   if (!l)

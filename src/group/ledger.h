@@ -71,6 +71,10 @@ void manta__ledger_config_env(struct manta__ledger_config *cfg);
 /* MANTA_EINVAL names the variable that makes no sense. Gives: destroy it. */
 manta_status manta__ledger_create(manta__ledger **out, const struct manta__ledger_config *cfg,
                                   manta_error *err);
+/* Adds GPUs to a ledger that was made without: listing them takes time, so they are listed when
+ * somebody asks for one. Does nothing if it has some. */
+manta_status manta__ledger_add_gpus(manta__ledger *l, const struct manta__gpus *gpus,
+                                    manta_error *err);
 /* Gives all leases back. Grants must have been released. NULL is fine. */
 void manta__ledger_destroy(manta__ledger *l);
 

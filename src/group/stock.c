@@ -67,8 +67,8 @@ static manta_status count_gpus(struct manta__stock *s, const struct manta__ledge
   return MANTA_OK;
 }
 
-static manta_status init_gpus(struct manta__stock *s, const struct manta__ledger_config *cfg,
-                              manta_error *err)
+manta_status manta__stock_add_gpus(struct manta__stock *s, const struct manta__ledger_config *cfg,
+                                   manta_error *err)
 {
   MANTA_TRY(count_gpus(s, cfg, err));
   if (s->gpu_count == 0)
@@ -143,7 +143,7 @@ manta_status manta__stock_init(struct manta__stock *s, const struct manta__ledge
   *s = (struct manta__stock){0};
   manta_status st = init_cpus(s, cfg, err);
   if (st >= 0)
-    st = init_gpus(s, cfg, err);
+    st = manta__stock_add_gpus(s, cfg, err);
   if (st >= 0)
     st = init_named(s, cfg->resources, err);
   if (st >= 0 && cfg->lease_dirfd >= 0)

@@ -51,6 +51,9 @@ bool manta__stock_take_cores(struct manta__stock *s, int n, int *ids);
 void manta__stock_give_cores(struct manta__stock *s, const int *ids, int n);
 /* How many GPUs a worker with this figure touches. */
 int manta__stock_gpus_of(int64_t units);
+/* Puts the GPUs of `cfg` into a stock that has none yet. */
+manta_status manta__stock_add_gpus(struct manta__stock *s, const struct manta__ledger_config *cfg,
+                                   manta_error *err);
 /* `at` gets the places in s->gpus. A part is put beside other parts first, so that whole GPUs stay
  * free. */
 bool manta__stock_take_gpus(struct manta__stock *s, int64_t units, int *at);

@@ -206,6 +206,7 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
   if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || world > MANTA_MAX_RANKS)
     return;
   const manta_value *wids = manta_value_get(v, "wids");
+  drv.host_gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0);
   for (int i = 0; i < world; i++)
     t->wids[i] = manta_value_as_int(manta_value_at(wids, (size_t)i), -1);
   t->world = world;
