@@ -267,17 +267,20 @@ static manta_status start_workers(struct group *g, uint64_t key, struct manta__g
                                   manta_error *err)
 {
   manta__ledger *ledger = g->agent->ledger;
+  struct manta__grant *one[MANTA__LEDGER_MAX_WORKERS];
   struct zygote *z = agent_zygote(g->agent, key, err);
   manta_status st = z ? MANTA_OK : err->status;
-  while (st == MANTA_OK && room->workers > 0) {
-    struct manta__grant *one;
-    st = manta__ledger_split(ledger, room, &one, err);
-    if (st == MANTA_OK && !agent_worker_start(g, z, one, err)) {
-      manta__ledger_release(ledger, one);
-      st = err->status;
-    }
-  }
+  int n = 0;
+  while (st == MANTA_OK && room->workers > 0)
+    if ((st = manta__ledger_split(ledger, room, &one[n], err)) == MANTA_OK)
+      n++;
   manta__ledger_release(ledger, room);
+  while (n-- > 0) { // split off from the end: the first worker gets the first share
+    if (st == MANTA_OK && !agent_worker_start(g, z, one[n], err))
+      st = err->status;
+    if (st < 0)
+      manta__ledger_release(ledger, one[n]);
+  }
   return st;
 }
 
