@@ -3,7 +3,7 @@
  * What a user sees when processes die, hang or are asked to stop. Each test proves that its fault
  * fired.
  */
-#include <sys/file.h>
+#include <errno.h>
 
 #include "ckpt/store.h"
 #include "rig.h"
@@ -105,6 +105,74 @@ static void retries_are_bounded(void **state)
   assert_int_equal(board->fired, 3);
   assert_has(r.err.message, "retries used up: 2");
   assert_int_equal(r.finished_with, MANTA_EWORKER);
+  rig_fini(&r);
+}
+
+// --- memory -------------------------------------------------------------------------------------
+
+// A group of processes with a memory limit of its own, below ours; "" if that cannot be had here.
+static void memory_cgroup(char *dir, size_t size)
+{
+  char line[512], file[640];
+  dir[0] = 0;
+  FILE *f = fopen("/proc/self/cgroup", "r");
+  while (f && fgets(line, sizeof line, f)) {
+    char *at = strstr(line, ":memory:");
+    if (at)
+      snprintf(dir, size, "/sys/fs/cgroup/memory%.*s/manta-test-%d", (int)strcspn(at + 8, "\n"),
+               at + 8, (int)getpid());
+  }
+  if (f)
+    fclose(f);
+  snprintf(file, sizeof file, "%s/memory.limit_in_bytes", dir);
+  int fd = dir[0] && mkdir(dir, 0700) == 0 ? open(file, O_WRONLY) : -1;
+  if (fd < 0 || write(fd, "536870912", 9) != 9)
+    dir[0] = 0;
+  if (fd >= 0)
+    close(fd);
+}
+
+// This program as `train_fault oom DIR CGROUP`: its exit code says whether all was as it should be.
+static int be_eater(char *dir, const char *cgroup)
+{
+  struct rig r;
+  char file[640], pid[16];
+  snprintf(file, sizeof file, "%s/cgroup.procs", cgroup);
+  int fd = open(file, O_WRONLY), n = snprintf(pid, sizeof pid, "%d", (int)getpid());
+  if (fd < 0 || write(fd, pid, (size_t)n) != n)
+    return 2;
+  close(fd);
+  board_open();
+  rig_init(&r, 2);
+  r.cfg.logdir = dir;
+  r.cfg.callback_count = 0;
+  r.cfg.max_retries = -2;
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 20), MANTA_KV_STR("fault", "eat"),
+                            MANTA_KV_INT("rank", 1), MANTA_KV_INT("at", 5));
+  if (rig_run(&r, &c) != MANTA_EWORKER || !strstr(r.err.message, "out of memory"))
+    return 3;
+  manta_trainer_destroy(r.t);
+  return 0;
+}
+
+static void out_of_memory_is_named(void **state)
+{
+  struct rig r;
+  char cgroup[600];
+  int status = -1;
+  memory_cgroup(cgroup, sizeof cgroup);
+  if (!cgroup[0])
+    skip_because("no memory cgroup (v1) can be made here");
+  rig_init(&r, 2);
+  pid_t pid = vfork();
+  if (pid == 0) {
+    execl("/proc/self/exe", "train_fault", "oom", r.dir, cgroup, (char *)NULL);
+    _exit(127);
+  }
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(board->fired, 1);
+  assert_int_equal(status, 0);
+  assert_true(within(5, rmdir(cgroup) == 0 || errno == ENOENT));
   rig_fini(&r);
 }
 
@@ -549,6 +617,8 @@ int main(int argc, char **argv)
   manta_init(&argc, &argv);
   if (argc == 3 && !strcmp(argv[1], "driver"))
     return be_driver(argv[2]);
+  if (argc == 4 && !strcmp(argv[1], "oom"))
+    return be_eater(argv[2], argv[3]);
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(a_killed_worker_is_revived),
@@ -557,6 +627,7 @@ int main(int argc, char **argv)
       rig_test(rank_0_may_be_lost_too),
       rig_test(without_a_checkpoint_it_starts_over),
       rig_test(retries_are_bounded),
+      rig_test(out_of_memory_is_named),
       rig_test(a_rank_that_waits_forever_is_revived),
       rig_test(a_stopped_rank_is_revived),
       rig_test(a_hang_is_named),

@@ -83,6 +83,8 @@ static manta_status fire(const char *what, manta_error *err)
     raise(SIGTERM);
   if (!strcmp(what, "daemon"))
     leave_a_daemon();
+  for (size_t mb = 0; !strcmp(what, "eat") && mb < 4096; mb++)
+    memset(malloc(1u << 20), 1, 1u << 20); // never freed: until the kernel has enough
   if (!strcmp(what, "error"))
     return manta_error_set(err, MANTA_EUSER, "loss is not a number at row %d", 57);
   return MANTA_OK;
