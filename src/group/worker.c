@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,6 +42,7 @@ static void take_output(int fd)
   dup2(fd, STDOUT_FILENO);
   dup2(fd, STDERR_FILENO);
   close(fd);
+  __fpurge(stdout); // printed before manta_init: the driver has said it, not every worker again
   setvbuf(stdout, NULL, _IOLBF, 0);
   setvbuf(stderr, NULL, _IOLBF, 0);
 }
@@ -140,6 +142,9 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
   job->local_world = (int)manta_value_as_int(manta_value_get(head, "local_world"), 1);
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
   job->ckpt_fd = manta__msg_take_fd(m, 2);
+  if (job->id.rank < 0 || (uint32_t)job->id.rank >= job->ctl->world)
+    return manta_error_set(err, MANTA_EPROTO, "rank %d in a segment of %u", job->id.rank,
+                           job->ctl->world);
   MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
   take_environment(manta_value_get(&job->spec, "env"));
   take_place(job, head);
