@@ -49,7 +49,7 @@ static pid_t heard(void)
   return pid;
 }
 
-enum hiding { IN_SESSION, IN_GROUP_OF_ITS_OWN, DAEMON };
+enum hiding { IN_SESSION, IN_GROUP_OF_ITS_OWN, DAEMON, DAEMON_WITH_CHILD };
 
 /* A worker (a session of its own) that starts one process in this way and ends. Gives that process,
  * which is now ours, and the worker's session. */
@@ -62,22 +62,23 @@ static pid_t left_behind(enum hiding how, const char *mark, pid_t *sid)
     if (fork() == 0) {
       if (how == IN_GROUP_OF_ITS_OWN)
         setpgid(0, 0);
-      if (how == DAEMON && (setsid() < 0 || fork() != 0))
+      if (how >= DAEMON && (setsid() < 0 || fork() != 0))
         _exit(0);
+      if (how == DAEMON_WITH_CHILD && fork() == 0) {
+        setsid();
+        say_and_stay();
+      }
       if (mark)
         exec_marked(mark);
       say_and_stay();
     }
-    if (how == DAEMON)
+    if (how >= DAEMON)
       wait(NULL);
     _exit(0);
   }
   pid_t pid = heard();
   assert_int_equal(waitpid(*sid, NULL, 0), *sid);
-  int64_t by = manta__deadline(5);
-  while (waitpid(pid, NULL, WNOHANG) < 0 && manta__now() < by) // until it has come to us
-    usleep(200);
-  return pid;
+  return pid; // a parent that can be reaped has given its children away
 }
 
 static void assert_killed(pid_t pid)
@@ -121,6 +122,21 @@ static void a_daemon_with_the_mark_is_ended(void **ctx)
   assert_true(getsid(pid) != sid); // it hid well
   assert_int_equal(manta__orphans_end(AGENT, 7, sid), 1);
   assert_killed(pid);
+}
+
+// Its child has no mark and a session of its own, and is not yet ours when the daemon is killed.
+static void the_children_of_a_daemon_are_ended(void **ctx)
+{
+  pid_t sid, pid[2] = {left_behind(DAEMON_WITH_CHILD, "4711.7", &sid), heard()};
+  assert_int_equal(manta__orphans_end(AGENT, 7, sid), 2);
+  for (int i = 0; i < 2; i++) {
+    int64_t by = manta__deadline(5);
+    while (kill(pid[i], 0) == 0 && manta__now() < by)
+      if (waitpid(-1, NULL, WNOHANG) <= 0)
+        usleep(200);
+    assert_int_equal(kill(pid[i], 0), -1);
+    assert_int_equal(errno, ESRCH);
+  }
 }
 
 static void others_are_left_alone(void **ctx)
@@ -169,6 +185,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(the_mark_says_agent_and_worker),
       cmocka_unit_test(who_stays_in_the_session_is_ended),
       cmocka_unit_test(a_daemon_with_the_mark_is_ended),
+      cmocka_unit_test(the_children_of_a_daemon_are_ended),
       cmocka_unit_test(others_are_left_alone),
       cmocka_unit_test(many_are_ended_at_once),
       cmocka_unit_test(an_oom_kill_is_news_once),
