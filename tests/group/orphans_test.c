@@ -176,7 +176,7 @@ static void an_oom_kill_is_news_once(void **ctx)
 int main(int argc, char **argv)
 {
   if (argc == 2 && !strcmp(argv[0], "orphan")) {
-    said[1] = atoi(argv[1]);
+    said[1] = (int)strtol(argv[1], NULL, 10);
     say_and_stay();
   }
   if (pipe(said) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)

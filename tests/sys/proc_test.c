@@ -71,7 +71,7 @@ static int be_child(char **argv)
   if (!getcwd(r.cwd, sizeof r.cwd))
     return 1;
   ssize_t n = readlink("/proc/self/fd/0", r.stdin_is, sizeof r.stdin_is - 1);
-  if (n < 0 || write(atoi(argv[2]), &r, sizeof r) != sizeof r)
+  if (n < 0 || write((int)strtol(argv[2], NULL, 10), &r, sizeof r) != sizeof r)
     return 1;
   return 3;
 }
