@@ -20,6 +20,7 @@ deps: ## install the Debian packages that are missing
 quickstart: deps ## install what is missing, build, and train a first model
 	@scripts/build release
 	@build/release/examples/quickstart
+	@echo "(until make install, manta is build/release/src/cmd/manta; KILL=1 make quickstart kills a worker)"
 
 build: deps ## compile with all warnings, in build/plain
 	@scripts/build plain

@@ -4,6 +4,7 @@
  *
  * A state is a set of named tensors plus one small value. Saving costs the step one memory copy;
  * the file is written behind it. On disk the tensors are a safetensors file that other tools open.
+ * Many threads may read one checkpoint; opening and closing one is for one thread at a time.
  */
 #ifndef MANTA_CKPT_H
 #define MANTA_CKPT_H
@@ -71,25 +72,32 @@ typedef struct manta_state {
   ((manta_tensor){(name_), (dtype_), 1, {(int64_t)(n_)}, (void *)(data_)})
 #endif
 
-/* A checkpoint that can be read: the newest one out of memory, or one from disk. */
+/* A checkpoint that can be read: the newest one out of memory, or one from disk. Given by
+ * manta_checkpoint_open, manta_session_load and manta_trainer_checkpoint; the caller closes it, and
+ * it stays readable until then, whatever happens to the run, the trainer or the files. */
 typedef struct manta_checkpoint manta_checkpoint;
 
-/* Opens a checkpoint directory (the one that holds manifest.json). verify: also compare the XXH3 of
- * every file, which reads them whole; else files are mapped and only their sizes checked. */
+/* Opens a checkpoint directory (the one that holds manifest.json) and gives it in *out. verify:
+ * also compare the XXH3 of every file, which reads them whole; else files are mapped and only their
+ * sizes checked. MANTA_ENOENT: there is none; MANTA_ECORRUPT names the file and what is wrong with
+ * it. On failure *out is not to be used. */
 MANTA_API manta_status manta_checkpoint_open(manta_checkpoint **out, const char *dir, bool verify,
                                              manta_error *err);
-MANTA_API void manta_checkpoint_close(manta_checkpoint *c); /* NULL is fine */
+/* Unmaps and frees it, and with it all that was borrowed from it. NULL is fine. */
+MANTA_API void manta_checkpoint_close(manta_checkpoint *c);
 
-/* All of these borrow: what they return dies with the checkpoint. */
+/* The number of tensors; tensor i, or NULL past the last; the tensor of a name, or NULL; the small
+ * value (nil if none was saved). All borrow: what they return dies with the checkpoint, and the
+ * data is mapped read-only: writing to it is a fault. */
 MANTA_API size_t manta_checkpoint_count(const manta_checkpoint *c);
 MANTA_API const manta_tensor *manta_checkpoint_at(const manta_checkpoint *c, size_t i);
 MANTA_API const manta_tensor *manta_checkpoint_tensor(const manta_checkpoint *c, const char *name);
 MANTA_API const manta_value *manta_checkpoint_value(const manta_checkpoint *c);
-/* Reports that rank 0 had made when it saved. */
+/* Reports that rank 0 had made when it saved: the run counts on from here. */
 MANTA_API int64_t manta_checkpoint_iteration(const manta_checkpoint *c);
 
-/* Copies one tensor's data into `dst` of `bytes` bytes; MANTA_ENOENT or MANTA_ETYPE (another size)
- * name the tensor. */
+/* Copies one tensor's data into `dst`, the caller's memory of exactly `bytes` bytes. MANTA_ENOENT
+ * (no such tensor) and MANTA_ETYPE (another size) name it; `dst` is then as it was. */
 MANTA_API manta_status manta_checkpoint_copy(const manta_checkpoint *c, const char *name, void *dst,
                                              size_t bytes, manta_error *err);
 

@@ -20,14 +20,21 @@
 extern "C" {
 #endif
 
-/* The first statement of main. The workers of a run are this same program, started again with the
- * same arguments: there this call does not return. Gives MANTA_OK in the driver. */
+/* The first statement of main, before any thread is started and any file is opened. The workers of
+ * a run are this same program, started again with the same arguments: there this call does not
+ * return. In the driver it starts nothing and gives MANTA_OK; the strings of *argv are borrowed for
+ * the life of the process (they are recorded for `manta resume`) and nothing is removed from them.
+ * Call it once, from the main thread. */
 MANTA_API manta_status manta_init(int *argc, char ***argv);
 
-/* The version of the library that is loaded, which may be newer than the header's. */
+/* The version of the library that is loaded, which may be newer than the header's. Static storage;
+ * any thread, also before manta_init. */
 MANTA_API const char *manta_version(void);
 
-/* Where manta's own messages go; NULL: standard error. Called from any thread. */
+/* Where manta's own messages go; fn NULL: standard error again. `fn` is called from any thread,
+ * also from manta's own, perhaps by several at once, and must not call manta; `text` has no newline
+ * at its end and is borrowed for the call. ctx is passed on as it is. MANTA_LOG says down to which
+ * level messages are made (error, warn, info, debug; without it warn). Any thread may set it. */
 typedef enum manta_log_level {
   MANTA_LOG_ERROR,
   MANTA_LOG_WARN,

@@ -2,7 +2,9 @@
  *
  * manta/session.h - what a worker sees: who it is, its config, report, save and load.
  *
- * A session is valid inside the train function it was passed to, on the thread that runs it.
+ * A session is borrowed: it is valid inside the train function it was passed to. report, save and
+ * load belong to the thread that runs the function; everything else may be called from any thread
+ * of the worker as long as the function has not returned.
  */
 #ifndef MANTA_SESSION_H
 #define MANTA_SESSION_H
@@ -17,13 +19,17 @@ extern "C" {
 typedef struct manta_session manta_session;
 
 /* The train function. Runs once per attempt on every worker. `result` is {0} and takes the return
- * value of this rank; a negative status with a message in `err` is the run's error. When a session
- * call returns MANTA_EPEERLOST, MANTA_EABORTED or MANTA_EPREEMPTED, clean up and return it: after a
- * lost peer the function is called again, in this process, from the newest checkpoint. */
+ * value of this rank, which may own memory: manta frees it. A negative status with a message in
+ * `err` (never NULL here) is the run's error. When a session call returns MANTA_EPEERLOST,
+ * MANTA_EABORTED or MANTA_EPREEMPTED, clean up and return it soon (manta_trainer_config.grace_s):
+ * after a lost peer the function is called again, in this process, from the newest checkpoint. So a
+ * second call finds static variables as the first one left them. */
 typedef manta_status (*manta_train_fn)(manta_session *s, manta_value *result, manta_error *err);
 
 /* Registers a function under a name, so that a run can be resumed by another build of the program:
- *   MANTA_TRAIN("mnist", train)        (file scope; the name must be unique in the program)     */
+ *   MANTA_TRAIN("mnist", train)        (file scope, no semicolon; names are unique in a program)
+ * manta_register does it by hand, before manta_init; the name is borrowed for the life of the
+ * process. A name that another function has, and more than 1024 names, end the program. */
 #define MANTA_TRAIN(name, fn)                                                                      \
   __attribute__((constructor)) static void manta__register_##fn(void)                              \
   {                                                                                                \
@@ -31,6 +37,9 @@ typedef manta_status (*manta_train_fn)(manta_session *s, manta_value *result, ma
   }
 MANTA_API void manta_register(const char *name, manta_train_fn fn);
 
+/* This worker's place: rank 0 … world_size - 1 among all, local_rank among those on its host, and
+ * node_rank of the host. Constant within a call of the train function; another attempt may give the
+ * same process another rank and another world size. */
 MANTA_API int manta_session_rank(const manta_session *s);
 MANTA_API int manta_session_local_rank(const manta_session *s);
 MANTA_API int manta_session_world_size(const manta_session *s);
@@ -40,10 +49,13 @@ MANTA_API int manta_session_node_rank(const manta_session *s);
 MANTA_API int manta_session_attempt(const manta_session *s);
 /* Reports made so far by this rank, those before a restored checkpoint counted in. */
 MANTA_API int64_t manta_session_iteration(const manta_session *s);
-/* The session of this process, or NULL outside of a train function. */
+/* The session of this process, borrowed, or NULL outside of a train function: for code that is
+ * called from it and was not handed the session. */
 MANTA_API manta_session *manta_session_current(void);
 
-/* The config given to the run (an empty map without one); borrowed. */
+/* The config given to the run (an empty map without one), and its entries with a default for what
+ * is missing or of another type. Borrowed until the train function returns; the same on every rank.
+ */
 MANTA_API const manta_value *manta_session_config(const manta_session *s);
 MANTA_API int64_t manta_session_config_int(const manta_session *s, const char *key, int64_t dflt);
 MANTA_API double manta_session_config_real(const manta_session *s, const char *key, double dflt);
@@ -51,24 +63,37 @@ MANTA_API bool manta_session_config_bool(const manta_session *s, const char *key
 MANTA_API const char *manta_session_config_string(const manta_session *s, const char *key,
                                                   const char *dflt);
 
-/* Queues one row of metrics (a map; at most 1 MiB packed) and returns; no barrier, no system call
- * as long as the driver keeps up. Adds _timestamp, _time_this_iter_s and _training_iteration.
- * MANTA_EPEERLOST after a peer died, MANTA_EABORTED when the run is being ended. */
+/* Queues one row of metrics (a map; at most 1 MiB packed) and returns; the row is copied. No
+ * barrier, and no system call as long as the driver keeps up: it waits only while 4 MiB of this
+ * rank's rows have not been read. Adds _timestamp, _time_this_iter_s and _training_iteration. Every
+ * rank is to report equally often (or never). MANTA_EPEERLOST after a peer died, MANTA_EABORTED
+ * when the run is being ended: the row was not taken. MANTA_EPREEMPTED when the run was asked to
+ * stop and this rank has not saved in this attempt: the row was taken. MANTA_ETYPE, MANTA_ETOOBIG:
+ * go on without it. */
 MANTA_API manta_status manta_session_report(manta_session *s, const manta_value *row,
                                             manta_error *err);
 
-/* Snapshots `state` into shared memory (one copy) and returns; it is written to disk behind the
- * caller's back. Rank 0's state is the checkpoint; on other ranks this does nothing. */
+/* Snapshots `state` into shared memory (one copy) and returns; the state may be changed at once,
+ * and the files are written behind the caller's back. It belongs to the reports made so far: report
+ * first, then save. Rank 0's state is the checkpoint; on other ranks nothing is copied, but they
+ * are to call it too, since it is here that they learn of the end. MANTA_EPREEMPTED when the run
+ * was asked to stop: the state was saved; return. MANTA_EPEERLOST, MANTA_EABORTED: it was not.
+ * MANTA_EINVAL names a tensor that makes no sense. A disk that fails is a warning in the driver,
+ * not an error here. */
 MANTA_API manta_status manta_session_save(manta_session *s, const manta_state *state,
                                           manta_error *err);
 
-/* The newest checkpoint in *out (close it), or NULL in *out if there is none. Its tensors are
- * mapped, not copied: copy what is to be changed. */
+/* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none: what this rank
+ * saved last in this attempt, else what the attempt began from, which is the same on every rank.
+ * Its tensors are mapped, not copied: copy what is to be changed (manta_checkpoint_copy). */
 MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **out,
                                           manta_error *err);
 
 /* True after the run was asked to stop (SIGTERM): save and return soon. */
 MANTA_API bool manta_session_preempted(const manta_session *s);
+/* MANTA_OK, or what report would return now: MANTA_EPEERLOST, MANTA_EABORTED. For a long step that
+ * wants to leave early when a peer is gone. Costs a load. */
+MANTA_API manta_status manta_session_check(const manta_session *s, manta_error *err);
 /* "I am alive", for step_timeout, in a long step that neither reports nor saves. */
 MANTA_API void manta_session_heartbeat(manta_session *s);
 

@@ -87,13 +87,16 @@ typedef struct manta_error {
   }
 
 /* Writes code and message (cut at the limit) and returns `st`, so that a failing function can end
- * in `return manta_error_set(err, MANTA_EIO, "open %s: %m", path)`. err may be NULL. */
+ * in `return manta_error_set(err, MANTA_EIO, "open %s: %m", path)`. err may be NULL; its rank
+ * becomes -1. Allocates nothing and keeps errno (%m is the caller's). Like all functions of this
+ * header it may be called from any thread. */
 MANTA_API manta_status manta_error_set(manta_error *err, manta_status st, const char *fmt, ...)
     MANTA_PRINTF(3, 4);
 MANTA_API manta_status manta_error_setv(manta_error *err, manta_status st, const char *fmt,
                                         va_list ap);
 
-/* Name ("EPEERLOST"), one-line text and harm of a status. Static storage; never NULL. */
+/* Name ("EPEERLOST"), one-line text and harm of a status; "E?", "unknown status" and
+ * MANTA_HARM_OP for a number that is none. Static storage; never NULL. */
 MANTA_API const char *manta_status_name(manta_status st);
 MANTA_API const char *manta_status_text(manta_status st);
 MANTA_API manta_harm manta_status_harm(manta_status st);

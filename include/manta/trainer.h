@@ -4,8 +4,10 @@
  *
  * A trainer holds a group of workers on this host. `run` runs a train function on all of them and
  * gives back their return values; `run_start`/`run_next` do the same row by row. Calls on one
- * trainer come from one thread at a time, except manta_trainer_resize, _notice and _cancel, which
- * any thread may call. Callbacks run only on the thread inside run or next.
+ * trainer (and its run) come from one thread at a time, except manta_trainer_resize, _notice and
+ * _cancel, which any thread may call; different trainers may be used from different threads.
+ * Callbacks run only on the thread inside run or next. A forked child of the driver cannot use a
+ * trainer.
  */
 #ifndef MANTA_TRAINER_H
 #define MANTA_TRAINER_H
@@ -42,7 +44,10 @@ typedef struct manta_run_info {
   bool resumed;
 } manta_run_info;
 
-/* Each may be NULL. A callback that returns a failure is shown as a warning; training goes on. */
+/* Each may be NULL. A callback that returns a failure is shown as a warning; training goes on. It
+ * may call manta_trainer_resize, _notice, _cancel, _pid, _run_dir and _checkpoint, nothing else of
+ * its trainer. What it is given is borrowed for the call. The table is copied when it is handed
+ * over; ctx is the caller's and must outlive the run. */
 typedef struct manta_callbacks {
   void *ctx;
   manta_status (*start)(void *ctx, const manta_run_info *info, manta_error *err);
@@ -73,13 +78,15 @@ typedef struct manta_trainer_config {
   bool show_all_output;         /* show the output of every rank, not only of rank 0 */
   bool quiet;                   /* print nothing */
   int64_t log_limit;            /* bytes kept of one rank's output; 0: 64 MiB */
-  const manta_value *config;    /* default config of every run; copied */
+  const manta_value *config;    /* default config of every run: a map, or NULL; copied */
   const manta_callbacks *callbacks; /* array, used by every run; the table is copied */
   size_t callback_count;
 } manta_trainer_config;
+/* Every field, so that -Wextra has nothing to say in C or in C++. */
 #define MANTA_TRAINER_CONFIG_INIT                                                                  \
   {                                                                                                \
-    sizeof(manta_trainer_config)                                                                   \
+    sizeof(manta_trainer_config), 0, 0, NULL, NULL, 0, false, 0, 0, 0, 0, NULL, 0, false, false,   \
+        false, 0, NULL, NULL, 0                                                                    \
   }
 
 typedef struct manta_run_config {
@@ -87,7 +94,7 @@ typedef struct manta_run_config {
   const manta_value *config;        /* NULL: the trainer's. A map; copied */
   const manta_callbacks *callbacks; /* after the trainer's own */
   size_t callback_count;
-  const char *checkpoint; /* directory of a checkpoint to begin from, or NULL */
+  const char *checkpoint; /* directory of a checkpoint to begin from, or NULL; it counts on there */
   int workers;            /* 0: the trainer's */
   int keep_last;          /* checkpoints kept on disk; 0: 2; -1: all */
   int keep_best;          /* and so many with the best score; 0: none */
@@ -97,69 +104,96 @@ typedef struct manta_run_config {
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
-    sizeof(manta_run_config)                                                                       \
+    sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false                     \
   }
 
-/* --- Trainer
- * -------------------------------------------------------------------------------------- */
+/* --- Trainer -------------------------------------------------------------------------------- */
 
-/* Checks the config and gives a trainer (destroy it). Starts nothing. */
+/* Checks the config and gives a trainer in *out (destroy it). Starts nothing. cfg NULL: every
+ * default. What cfg points to is copied, except the ctx of callbacks. MANTA_EINVAL or MANTA_ETYPE
+ * name the field; *out is then as it was. */
 MANTA_API manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_config *cfg,
                                             manta_error *err);
-/* Starts agent and workers ahead of the first run, which else does it. Idempotent. */
+/* Starts agent and workers ahead of the first run, which else does it, and waits until they are
+ * there. Idempotent. MANTA_ENOROOM says what was asked for and what there is; MANTA_ENOENT that the
+ * command `manta`, which is the agent, was not found. */
 MANTA_API manta_status manta_trainer_start(manta_trainer *t, manta_error *err);
-/* Runs `fn` on all workers until it ends; callbacks run on this thread. *results (may be NULL)
- * becomes the list of return values by rank. rc may be NULL. */
+/* Runs `fn` on all workers until it ends, reviving it as the config says; callbacks run on this
+ * thread. rc NULL: every default. On success *results (NULL, {0} or a valid value) becomes the list
+ * of return values by rank, the caller's to fini; on failure it is as it was. `fn` must lie in the
+ * program or in an object loaded before manta_init. The error is the first real one, with the rank
+ * it comes from in err->rank: MANTA_EUSER or what `fn` returned; MANTA_EWORKER when the
+ * retries are used up (the message says how it died, or that it hung); MANTA_EUNEVEN;
+ * MANTA_EPREEMPTED after a notice, and MANTA_ECANCELED: the run can be resumed. The trainer can run
+ * again afterwards. */
 MANTA_API manta_status manta_trainer_run(manta_trainer *t, manta_train_fn fn,
                                          const manta_run_config *rc, manta_value *results,
                                          manta_error *err);
-/* Calls `fn` on every worker, or on rank 0 alone, outside of any run: no reports, no checkpoints.
- * `arg` (may be NULL) arrives as the session's config. */
+/* Calls `fn` on every worker, or on rank 0 alone, outside of any run: no directory, no reports, no
+ * checkpoints (report and save give MANTA_ESTATE), no retries. `arg` (a map, or NULL; copied)
+ * arrives as the session's config. results and errors are those of manta_trainer_run;
+ * execute_single gives the one value itself instead of a list. MANTA_ESTATE while a run is going
+ * on. */
 MANTA_API manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn,
                                              const manta_value *arg, manta_value *results,
                                              manta_error *err);
 MANTA_API manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
                                                     const manta_value *arg, manta_value *result,
                                                     manta_error *err);
-/* Sets the number of workers: at once when idle, after the next checkpoint when a run is going on.
- */
+/* Sets the number of workers, for this run and later ones: for the next run when idle, after the
+ * next checkpoint when one is going on (a run that never saves stays as it is). Does not wait. Any
+ * thread. MANTA_EINVAL outside of 1 … MANTA_MAX_RANKS. */
 MANTA_API manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err);
-/* Asks the running function to save and return (as SIGTERM does). Async-signal-safe. */
+/* Asks the running function to save and return (as SIGTERM to a worker does): run or next then give
+ * MANTA_EPREEMPTED. Returns at once; harmless without a run. Any thread, and async-signal-safe: it
+ * is what a SIGTERM handler of the driver calls. */
 MANTA_API void manta_trainer_notice(manta_trainer *t);
-/* Ends the current run within a second: run or next return MANTA_ECANCELED. */
+/* Ends the current run within a second, without a last save: run or next return MANTA_ECANCELED.
+ * Returns at once; harmless without a run. Any thread, but not a signal handler. */
 MANTA_API void manta_trainer_cancel(manta_trainer *t);
-/* Ends workers; the trainer can be started again. Idempotent. */
+/* Ends workers (and a run that is going on, which must still be closed) and waits until they are
+ * gone; the trainer can be started again. Idempotent. */
 MANTA_API void manta_trainer_shutdown(manta_trainer *t);
-/* Shuts down and frees. NULL is fine. */
+/* Closes a run that is open, shuts down and frees; the last trainer takes the agent along. Leaves
+ * no process. NULL is fine. */
 MANTA_API void manta_trainer_destroy(manta_trainer *t);
 
-/* Prints the table of workers and resources. */
+/* Prints the table of workers and resources, as it is now. MANTA_EIO if it cannot be written. */
 MANTA_API manta_status manta_trainer_print(manta_trainer *t, FILE *to);
 /* Directory of the newest run; "" before the first. Borrowed until the next run. */
 MANTA_API const char *manta_trainer_run_dir(const manta_trainer *t);
-/* The newest checkpoint of the newest run (close it); NULL in *out if there is none. */
+/* Gives the newest checkpoint of the newest run (close it); NULL in *out if there is none. While a
+ * run is going on it is the newest on disk; afterwards the newest of all, from memory if it can be.
+ */
 MANTA_API manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoint **out,
                                                 manta_error *err);
-/* Writes the directory of the best kept checkpoint (by score) into buf; MANTA_ENOENT if none. */
+/* Writes the directory of the best kept checkpoint of the newest run (by its score) into buf, for
+ * manta_checkpoint_open or manta_run_config.checkpoint. MANTA_ENOENT if none has a score, and
+ * MANTA_ETOOBIG if `size` bytes are too few. */
 MANTA_API manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size,
                                                      manta_error *err);
-/* Process id of a rank, or -1. */
+/* Process id of a rank of the newest attempt, or -1 if there is no such rank or it is gone. */
 MANTA_API int manta_trainer_pid(const manta_trainer *t, int rank);
 
-/* --- A run, row by row
- * -------------------------------------------------------------------------------- */
+/* --- A run, row by row ---------------------------------------------------------------------- */
 
-/* Starts a run and returns; one run at a time per trainer. The run must be closed. */
+/* Starts a run and gives it in *out (close it), without waiting for its workers. rc and fn are
+ * those of manta_trainer_run. MANTA_ESTATE: the trainer has a run already. Rows that are not taken
+ * fill their buffers, and then the workers' reports wait: call manta_run_next until it ends. */
 MANTA_API manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
                                        const manta_run_config *rc, manta_error *err);
-/* Waits for the next iteration. 1: *out holds its rows; 0: the run is over and was successful;
- * negative: the run's error, or MANTA_ETIMEDOUT after timeout_s (negative: no limit), upon which it
- * may be called again. */
+/* Waits for the next iteration, and runs the callbacks that are due. 1: *out (may be NULL) holds
+ * its rows, borrowed until the next call; 0: the run is over and was successful; negative: the
+ * run's error (a manta_status), or MANTA_ETIMEDOUT after timeout_s (negative: no limit), upon which
+ * it may be called again. */
 MANTA_API int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err);
+/* True when nothing more will come out of manta_run_next but the run's end. Does not wait. */
 MANTA_API bool manta_run_finished(const manta_run *r);
-/* The return values by rank, borrowed, or NULL while the run is going on or if it failed. */
+/* The return values by rank, borrowed until the run is closed, or NULL while the run is going on or
+ * if it failed. */
 MANTA_API const manta_value *manta_run_results(const manta_run *r);
-/* Ends the run if it is still going on, and frees it. NULL is fine. */
+/* Ends the run if it is still going on (it can then be resumed), and frees it; the finish callbacks
+ * have been called when it returns. NULL is fine. */
 MANTA_API void manta_run_close(manta_run *r);
 
 #ifdef __cplusplus

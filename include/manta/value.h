@@ -113,8 +113,7 @@ MANTA_API void manta_value_move(manta_value *dst, manta_value *src);
 /* Frees what is owned; v becomes {0}. Twice is harmless. NULL is fine. */
 MANTA_API void manta_value_fini(manta_value *v);
 
-/* --- Reading ------------------------------------------------------------------------------------
- */
+/* --- Reading -------------------------------------------------------------------------------- */
 
 /* The value under `key`, borrowed, or NULL if there is none or `map` is no map (or NULL). The first
  * one, where a map that was unpacked has the key twice. */
@@ -131,8 +130,7 @@ MANTA_API const char *manta_value_as_string(const manta_value *v, const char *df
  * -0.0. */
 MANTA_API bool manta_value_equal(const manta_value *a, const manta_value *b);
 
-/* --- JSON
- * ------------------------------------------------------------------------------------------ */
+/* --- JSON ----------------------------------------------------------------------------------- */
 
 /* Gives the JSON text of `v` in *out (NUL-terminated; free it with manta_free). Reals are written
  * with the fewest digits that read back the same; NaN and infinities as NaN, Infinity, -Infinity;
@@ -148,8 +146,7 @@ MANTA_API manta_status manta_value_to_json(const manta_value *v, int indent, cha
 MANTA_API manta_status manta_value_from_json(manta_value *out, const char *text, size_t len,
                                              manta_error *err);
 
-/* --- MessagePack
- * ------------------------------------------------------------------------------------ */
+/* --- MessagePack ---------------------------------------------------------------------------- */
 
 /* Gives the MessagePack bytes of `v` in *out (free with manta_free) and their number in *len. */
 MANTA_API manta_status manta_value_pack(const manta_value *v, void **out, size_t *len,

@@ -4,10 +4,10 @@
  * store.h.
  *
  * (1) A write happens in .tmp-NNNNNN, gets its number by rename once all files are synced, and
- * counts from the moment its manifest is renamed into place. (2) Numbers only rise, past whatever
- * else lies there under a number, valid or not. (3) Leftovers are removed only by a process that
- * holds the lock on checkpoints/: without it, they may be what another writer (of a run that is
- * just ending) is at work on.
+ *     counts from the moment its manifest is renamed into place.
+ * (2) Numbers only rise, past whatever else lies there under a number, valid or not.
+ * (3) Leftovers are removed only by a process that holds the lock on checkpoints/: without it,
+ *     they may be what another writer (of a run that is just ending) is at work on.
  */
 #include "ckpt/store.h"
 
@@ -18,11 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
 #include "ckpt/ckdir.h"
@@ -30,8 +32,6 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "sys/file.h"
-
-int flock(int fd, int operation); // <sys/file.h> would find manta's own
 
 struct manta__store {
   int dir; /* checkpoints/ */
@@ -41,8 +41,7 @@ struct manta__store {
   int64_t next; /* number of the next checkpoint */
 };
 
-/* --- Opening
- * -------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 struct scan {
   manta__store *store;
@@ -101,9 +100,21 @@ static int by_number(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
+// One process at a time writes here; it keeps the lock as long as the store is open.
+static bool lock(manta__store *s)
+{
+  int64_t by = manta__deadline(s->keep.lock_wait_s);
+  while (flock(s->dir, LOCK_EX | LOCK_NB) < 0) {
+    if (manta__now() >= by)
+      return false;
+    usleep(2000);
+  }
+  return true;
+}
+
 static manta_status load(manta__store *s, manta_error *err)
 {
-  struct scan scan = {s, flock(s->dir, LOCK_EX | LOCK_NB) == 0, err};
+  struct scan scan = {s, lock(s), err};
   if (!scan.clean)
     manta__debug("lock checkpoints: %m; leftovers stay");
   MANTA_TRY(manta__ckdir_each(s->dir, look_at, &scan, err));
@@ -141,8 +152,7 @@ void manta__store_close(manta__store *s)
   manta__free(s);
 }
 
-/* --- Writing
- * ---------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 /* A snapshot in its slot: mapped, and looked at. */
 struct source {
@@ -255,8 +265,7 @@ manta_status manta__store_write(manta__store *s, int slot_fd, struct manta__mani
   return st;
 }
 
-/* --- Committing
- * --------------------------------------------------------------------------------------- */
+/* --- Committing --- */
 
 static manta_status put_manifest(manta__store *s, const struct manta__manifest *m, manta_error *err)
 {

@@ -5,10 +5,11 @@
  *   checkpoints/000012/   state.safetensors  value.msgpack  manifest.json
  *
  * (1) A manifest appears, by rename, only after every file it names is fsync'd, and run.log is
- * synced up to the snapshot's iteration. (2) Readers look at manifests only; a directory without a
- * valid one does not exist. (3) Deletion removes the manifest first (and syncs), the files after.
- * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what it
- * made.
+ *     synced up to the snapshot's iteration.
+ * (2) Readers look at manifests only; a directory without a valid one does not exist.
+ * (3) Deletion removes the manifest first (and syncs), the files after.
+ * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what
+ *     it made.
  */
 #ifndef MANTA_CKPT_STORE_H
 #define MANTA_CKPT_STORE_H
@@ -21,6 +22,7 @@
 struct manta__retention {
   int keep_last, keep_best;
   bool score_min;
+  double lock_wait_s; /* for another process that still writes there; 0: it is not waited for */
 };
 
 /* A checkpoint on disk, as its manifest says. */
@@ -81,7 +83,7 @@ manta_status manta__store_best(int rundir, bool score_min, struct manta__manifes
                                manta_error *err);
 
 /* Opens a checkpoint out of a slot's memfd or a checkpoint directory's descriptor (dup'ed as
- * needed). Maps read-only. */
+ * needed). Maps read-only. verify: as in manta_checkpoint_open; a slot has no hashes to compare. */
 manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
                                        manta_error *err);
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,8 +26,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/file.h"
-
-int flock(int fd, int op); // <sys/file.h> would be our own sys/file.h
 
 #define NAME_KEEP   200 /* bytes of a name that are used: number and time must fit behind it */
 #define LOCK_WAIT_S 2.0

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "group/orphans.h"
 #include "sys/runtime.h"
 #include "sys/sock.h"
 
@@ -174,6 +175,14 @@ struct group *agent_group(struct agent *a, uint32_t id, bool make)
   return g;
 }
 
+bool agent_group_alive(const struct group *g)
+{
+  for (const struct worker *w = g->workers; w; w = w->next)
+    if (w->state != WORKER_GONE)
+      return true;
+  return agent_snap_busy(g);
+}
+
 static void group_free(struct group *g)
 {
   for (struct group **p = &g->agent->groups; *p; p = &(*p)->next)
@@ -184,7 +193,7 @@ static void group_free(struct group *g)
   agent_attempt_leave(g);
   agent_timer_stop(&g->health);
   agent_output_close_files(g);
-  agent_unlink(g->writer);
+  agent_snap_run_ended(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
   manta__free(g->path);
@@ -195,7 +204,7 @@ static void group_free(struct group *g)
 void agent_group_ended(struct group *g)
 {
   struct agent *a = g->agent;
-  if (g->disband && !g->workers && !agent_snap_busy(g)) {
+  if (g->disband && !agent_group_alive(g)) {
     if (g->settle.kind)
       agent_settle(g, NULL);
     group_free(g);
@@ -314,6 +323,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_SETTLE:
     agent_settle(g, m);
     break;
+  case MANTA__M_PROBE:
+    agent_probe(g, m);
+    break;
   case MANTA__M_DISBAND:
     disband(g);
     break;
@@ -352,7 +364,7 @@ _Noreturn static void leave(struct agent *a)
 static bool busy(struct agent *a)
 {
   for (struct group *g = a->groups; g; g = g->next)
-    if (g->workers || agent_snap_busy(g))
+    if (agent_group_alive(g))
       return true;
   return false;
 }
@@ -373,6 +385,7 @@ static void driver_lost(struct agent *a)
   if (a->driver_lost)
     return;
   a->driver_lost = true;
+  manta__fd_mute();
   agent_timer(a, AGENT_LAST_WRITE_S, 0, on_last_limit, a);
   for (struct group *g = a->groups; g; g = g->next)
     for (struct worker *w = g->workers; w; w = w->next)
@@ -484,6 +497,7 @@ static manta_status open_agent(struct agent *a, int conn, manta_error *err)
     uv_poll_init(&a->loop, &a->driver_poll, a->driver_pidfd);
     uv_poll_start(&a->driver_poll, UV_READABLE, on_driver_pidfd);
   }
+  manta__oom_happened(&a->ooms); // those before our time do not count
   MANTA_TRY(open_ledger(a, err));
   a->driver = agent_link(a, conn, on_driver_msg, on_driver_end, a, err);
   if (!a->driver)
@@ -493,6 +507,19 @@ static manta_status open_agent(struct agent *a, int conn, manta_error *err)
   if (!a->door)
     manta__warn("no socket for manta ps: %s", ignored.message);
   return MANTA_OK;
+}
+
+// Tells the driver why; it will not try again.
+static void refuse(int conn, const manta_error *why)
+{
+  manta__conn *c;
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("status", why->status), MANTA_KV_STR("message", why->message));
+  if (manta__conn_create(&c, conn, NULL) == MANTA_OK) {
+    manta__conn_send_value(c, &(struct manta__msg){.kind = MANTA__M_REFUSED}, &v, NULL);
+    manta__conn_drain(c, manta__deadline(1), NULL);
+    manta__conn_destroy(c);
+  }
 }
 
 int manta__agent_main(int conn, char *const argv[])
@@ -505,7 +532,7 @@ int manta__agent_main(int conn, char *const argv[])
   signal(SIGPIPE, SIG_IGN);
   raise_limits();
   if (open_agent(&a, conn, &err) < 0) {
-    manta__error("agent: %s", err.message);
+    refuse(conn, &err);
     return 1;
   }
   uv_run(&a.loop, UV_RUN_DEFAULT);

@@ -4,10 +4,12 @@
  *
  * The agent starts zygotes, has them fork workers, holds the shared segments, sees every death,
  * keeps the accounts of resources, and passes messages between driver and workers without looking
- * into them. (1) It never waits: everything is an event of its loop. Only the threads that watch
- * lives block. (2) It does no file I/O but the workers' logs; checkpoints are written by a child,
- * the writer. (3) When its driver is gone it ends the workers at once, lets the writer finish the
- * newest snapshot (at most AGENT_LAST_WRITE_S), and leaves.
+ * into them.
+ * (1) It never waits: everything is an event of its loop. Only the threads that watch lives
+ *     block.
+ * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
+ * (3) When its driver is gone it ends the workers at once, lets the writer finish the newest
+ *     snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
  * agent.c          the loop, the driver's messages, the end
  * agent_zygote.c   programs and their zygotes
@@ -92,9 +94,10 @@ struct worker {
       *last_words; /* limit for the end of a worker that was told to, or whose status is late */
   struct output *output;
   struct manta__grant *grant;
-  pthread_t watcher;
-  bool watched, exit_asked;
+  bool watched; /* a watcher waits for its life in this attempt */
+  bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
+  bool hung;
   struct slot_dup slot[MANTA__SLOTS];
   struct manta__snapq snapq;
 };
@@ -110,9 +113,9 @@ struct group {
   bool show_all;
   int keep_last, keep_best;
   bool score_min;
-  struct manta__ctl *ctl;
-  size_t ctl_bytes;
-  int ctl_fd, world, watchers;
+  struct shared_ctl *shared; /* the control segment of the attempt, with its watchers */
+  struct manta__ctl *ctl;    /* the same, mapped; NULL: none */
+  int ctl_fd, world;
   double step_timeout;
   uv_timer_t *health;
   int64_t health_warned_ns;
@@ -166,7 +169,8 @@ void agent_send_value(struct link *l, const struct manta__msg *m, manta_value *v
 void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 struct group *agent_group(struct agent *a, uint32_t id, bool make);
-void agent_group_ended(struct group *g); /* its last worker is gone */
+bool agent_group_alive(const struct group *g); /* a worker lives, or a snapshot is to be written */
+void agent_group_ended(struct group *g);       /* something of it ended: was it the last? */
 void agent_maybe_leave(struct agent *a);
 /* A timer that frees itself when stopped by agent_timer_stop; NULL without memory. */
 uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb,
@@ -192,6 +196,7 @@ void agent_worker_ask_exit(struct worker *w);
 /* agent_attempt.c */
 void agent_attempt(struct group *g, struct manta__msg *m);
 void agent_spawn(struct group *g, struct manta__msg *m);
+void agent_probe(struct group *g, struct manta__msg *m);
 void agent_attempt_ready(struct worker *w);
 void agent_attempt_abort(struct group *g, uint32_t cause);
 void agent_attempt_deaths(uv_async_t *h);
@@ -210,6 +215,8 @@ void agent_snap_run_ended(struct group *g);
 /* agent_output.c */
 struct output *agent_output_start(struct worker *w, int fd, manta_error *err);
 void agent_output_drain(struct output *o); /* reads what is there */
+/* The last lines it printed; borrowed. */
+const char *agent_output_last(struct output *o);
 void agent_output_end(struct output *o);
 void agent_output_close_files(struct group *g);
 

@@ -25,9 +25,24 @@
 
 // --- watchers -----------------------------------------------------------------------------------
 
+// The segment outlives the attempt as long as a watcher waits in it: the agent waits for nobody.
+struct shared_ctl {
+  struct manta__ctl *ctl;
+  size_t bytes;
+  _Atomic int refs;
+};
+
+static void shared_unref(struct shared_ctl *s)
+{
+  if (s && atomic_fetch_sub(&s->refs, 1) == 1) {
+    manta__shm_unmap(s->ctl, s->bytes);
+    manta__free(s);
+  }
+}
+
 struct watch {
   struct agent *agent;
-  struct manta__ctl *ctl;
+  struct shared_ctl *shared;
   int64_t wid;
   int rank;
 };
@@ -35,15 +50,17 @@ struct watch {
 static void *watch_life(void *arg)
 {
   struct watch w = *(struct watch *)arg;
+  struct manta__ctl *ctl = w.shared->ctl;
+  struct death d = {.wid = w.wid, .attempt = ctl->attempt};
   manta__free(arg);
-  bool died = manta__robust_hold(&w.ctl->cell[w.rank].life) == 1;
-  if (died)
-    manta__ctl_abort(w.ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
-  manta__robust_release(&w.ctl->cell[w.rank].life);
+  d.died = manta__robust_hold(&ctl->cell[w.rank].life) == 1;
+  if (d.died)
+    manta__ctl_abort(ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
+  manta__robust_release(&ctl->cell[w.rank].life);
+  shared_unref(w.shared);
   pthread_mutex_lock(&w.agent->death_lock);
   if (w.agent->death_count < (int)(sizeof w.agent->deaths / sizeof *w.agent->deaths))
-    w.agent->deaths[w.agent->death_count++] =
-        (struct death){.wid = w.wid, .attempt = w.ctl->attempt, .died = died};
+    w.agent->deaths[w.agent->death_count++] = d;
   pthread_mutex_unlock(&w.agent->death_lock);
   uv_async_send(&w.agent->death);
   return NULL;
@@ -51,19 +68,23 @@ static void *watch_life(void *arg)
 
 void agent_attempt_ready(struct worker *w)
 {
-  struct watch *k = manta__malloc(sizeof *k);
   struct group *g = w->group;
-  if (!k || !g->ctl || w->watched)
-    return;
-  *k = (struct watch){g->agent, g->ctl, w->wid, w->rank};
+  struct watch *k = g->shared && !w->watched ? manta__malloc(sizeof *k) : NULL;
   pthread_attr_t at;
+  pthread_t thread;
+  if (!k)
+    return;
+  *k = (struct watch){g->agent, g->shared, w->wid, w->rank};
+  atomic_fetch_add(&g->shared->refs, 1);
   pthread_attr_init(&at);
   pthread_attr_setstacksize(&at, WATCHER_STACK);
-  if (pthread_create(&w->watcher, &at, watch_life, k) == 0)
-    w->watched = true;
-  else
-    manta__free(k); // its death is then known by its pidfd: later, not never
+  pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+  w->watched = pthread_create(&thread, &at, watch_life, k) == 0;
   pthread_attr_destroy(&at);
+  if (!w->watched) { // its death is then known by its pidfd: later, not never
+    shared_unref(g->shared);
+    manta__free(k);
+  }
 }
 
 static void one_death(struct agent *a, const struct death *d)
@@ -71,7 +92,6 @@ static void one_death(struct agent *a, const struct death *d)
   struct worker *w = agent_worker_find(a, d->wid);
   if (!w || w->attempt != d->attempt || !w->watched)
     return;
-  pthread_join(w->watcher, NULL);
   w->watched = false;
   if (!d->died)
     return;
@@ -104,17 +124,32 @@ void agent_attempt_abort(struct group *g, uint32_t cause)
     manta__ctl_abort(g->ctl, cause);
 }
 
-// Watchers hold pointers into the segment: each must have let go of its worker's life first.
 void agent_attempt_leave(struct group *g)
 {
   for (struct worker *w = g->workers; w; w = w->next)
-    if (w->watched) {
-      pthread_join(w->watcher, NULL);
-      w->watched = false;
-    }
-  manta__shm_unmap(g->ctl, g->ctl_bytes);
+    w->watched = false;
+  shared_unref(g->shared);
+  g->shared = NULL;
   g->ctl = NULL;
   manta__fd_close(&g->ctl_fd);
+}
+
+static manta_status make_ctl(struct group *g, int world, manta_error *err)
+{
+  struct shared_ctl *s = manta__calloc(1, sizeof *s);
+  if (!s)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a control segment");
+  manta_status st = manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err);
+  if (st == MANTA_OK)
+    st = manta__ctl_map(&s->ctl, &s->bytes, g->ctl_fd, err);
+  if (st < 0) {
+    manta__free(s);
+    return st;
+  }
+  s->refs = 1;
+  g->shared = s;
+  g->ctl = s->ctl;
+  return MANTA_OK;
 }
 
 // --- hangs --------------------------------------------------------------------------------------
@@ -129,6 +164,7 @@ static void look_at(struct group *g, struct worker *w, int64_t now)
     char cause[160];
     snprintf(cause, sizeof cause, "hung: no sign of life for %.1f s (step_timeout %.1f s)", silent,
              g->step_timeout);
+    w->hung = true;
     agent_worker_kill(w, cause);
     return;
   }
@@ -170,7 +206,7 @@ static void watch_health(struct group *g, double step_timeout)
 
 struct plan {
   uint64_t key;
-  int count, min;
+  int count, min, must; /* must: the host as a whole has to have room for so many */
   struct manta__request rq;
 };
 
@@ -179,6 +215,7 @@ static void read_plan(struct plan *p, const manta_value *v)
   *p = (struct plan){.key = (uint64_t)manta_value_as_int(manta_value_get(v, "key"), 0),
                      .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
                      .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
+                     .must = (int)manta_value_as_int(manta_value_get(v, "must"), 1),
                      .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
                             .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
                             .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
@@ -194,47 +231,50 @@ static int idle_count(const struct group *g)
   return n;
 }
 
-// How many more workers there is room for, asked as a whole so that the message speaks of the
-// whole.
-static manta_status probe_room(struct group *g, const struct plan *p, int idle, int *granted,
-                               manta_error *err)
+// Room for as many of the missing workers as there is; *out is NULL if none is needed or possible.
+static manta_status find_room(struct group *g, const struct plan *p, int idle,
+                              struct manta__grant **out, manta_error *err)
 {
-  int want = p->count - idle, min = p->min - idle;
-  struct manta__grant *grant = NULL;
-  *granted = 0;
+  int want = p->count - idle, min = p->min - idle, granted = 0;
+  *out = NULL;
   if (want <= 0)
     return MANTA_OK;
-  manta_status st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, &grant,
-                                          granted, err);
-  if (st == MANTA_OK && grant->warning[0])
-    agent_warn(g->agent, g->id, "%s", grant->warning);
-  manta__ledger_release(g->agent->ledger, grant);
-  if (st == MANTA_ENOROOM && min <= 0)
-    st = MANTA_OK; // those that are there will do
-  return st;
+  int must = p->must - idle;
+  manta_status st = MANTA_ENOROOM;
+  if (must > min && must > 0) // asked as a whole first: what can never be is an error at once
+    st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, must, out, &granted, err);
+  if (st == MANTA_ENOROOM)
+    st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, out, &granted,
+                               err);
+  if (st == MANTA_OK && (*out)->warning[0])
+    agent_warn(g->agent, g->id, "%s", (*out)->warning);
+  return st == MANTA_ENOROOM && min <= 0 ? MANTA_OK : st; // those that are there will do
 }
 
-static manta_status start_workers(struct group *g, const struct plan *p, int n, manta_error *err)
+// Starts a worker for every share of the grant, which is used up.
+static manta_status start_workers(struct group *g, uint64_t key, struct manta__grant *room,
+                                  manta_error *err)
 {
-  struct zygote *z = n > 0 ? agent_zygote(g->agent, p->key, err) : NULL;
-  if (n > 0 && !z)
-    return err->status;
-  for (int i = 0; i < n; i++) {
-    struct manta__grant *grant;
-    MANTA_TRY(manta__ledger_reserve(g->agent->ledger, &p->rq, 1, 1, &grant, NULL, err));
-    if (!agent_worker_start(g, z, grant, err)) {
-      manta__ledger_release(g->agent->ledger, grant);
-      return err->status;
+  manta__ledger *ledger = g->agent->ledger;
+  struct zygote *z = agent_zygote(g->agent, key, err);
+  manta_status st = z ? MANTA_OK : err->status;
+  while (st == MANTA_OK && room->workers > 0) {
+    struct manta__grant *one;
+    st = manta__ledger_split(ledger, room, &one, err);
+    if (st == MANTA_OK && !agent_worker_start(g, z, one, err)) {
+      manta__ledger_release(ledger, one);
+      st = err->status;
     }
   }
-  return MANTA_OK;
+  manta__ledger_release(ledger, room);
+  return st;
 }
 
 static manta_status have_workers(struct group *g, const struct plan *p, manta_error *err)
 {
-  int granted, idle = idle_count(g);
-  MANTA_TRY(probe_room(g, p, idle, &granted, err));
-  manta_status st = start_workers(g, p, granted, err);
+  struct manta__grant *room;
+  MANTA_TRY(find_room(g, p, idle_count(g), &room, err));
+  manta_status st = room ? start_workers(g, p->key, room, err) : MANTA_OK;
   // Half of them is an attempt too, if it is enough.
   return st < 0 && idle_count(g) < p->min ? st : MANTA_OK;
 }
@@ -344,8 +384,7 @@ static manta_status form(struct group *g, const struct plan *p, int job_fd, int 
     return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
                            p->min);
   close_gaps(place, p->count);
-  MANTA_TRY(manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err));
-  MANTA_TRY(manta__ctl_map(&g->ctl, &g->ctl_bytes, g->ctl_fd, err));
+  MANTA_TRY(make_ctl(g, world, err));
   g->world = world;
   for (int r = 0; r < world; r++)
     send_job(place[r], r, world, job_fd, ckpt_fd);
@@ -396,4 +435,23 @@ void agent_spawn(struct group *g, struct manta__msg *m)
                      &done);
   }
   manta_value_fini(&v);
+}
+
+void agent_probe(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct plan p;
+  struct manta__grant *grant = NULL;
+  int room = 0;
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  read_plan(&p, &v);
+  if (p.count >= 1)
+    manta__ledger_reserve(g->agent->ledger, &p.rq, p.count, 1, &grant, &room, NULL);
+  manta__ledger_release(g->agent->ledger, grant);
+  manta_value_fini(&v);
+  manta_value out = MANTA_MAP(MANTA_KV_INT("room", room));
+  struct manta__msg r = {
+      .kind = MANTA__M_PROBE, .flags = MANTA__FRAME_REPLY, .group = g->id, .call = m->call};
+  agent_send_value(g->agent->driver, &r, &out);
 }

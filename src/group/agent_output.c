@@ -4,8 +4,9 @@
  * driver.
  *
  * (1) A log is at most log_limit bytes: the file being written and the one before it (.1), half
- * each. (2) A driver that does not read loses live lines (they are in the log), never blocks the
- * worker.
+ *     each.
+ * (2) A driver that does not read loses live lines (they are in the log), never blocks the
+ *     worker.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include "sys/sock.h"
 
 #define CHUNK     (32u << 10)
+#define LAST_MAX  400
 #define LINE_MAX_ (8u << 10) /* a longer line is passed on in pieces */
 
 struct output {
@@ -31,7 +33,9 @@ struct output {
   int64_t size;   // of the open log
   bool failed;    // the log could not be written: said once
   char line[LINE_MAX_];
-  size_t len; // of the line begun in `line`
+  size_t len;              // of the line begun in `line`
+  char last[LAST_MAX + 1]; // the end of what was printed, for the message about its death
+  size_t last_len;
 };
 
 static void log_name(char *buf, size_t size, int rank, const char *suffix)
@@ -124,6 +128,31 @@ static void to_lines(struct output *o, const char *p, size_t n)
   }
 }
 
+static void remember(struct output *o, const char *p, size_t n)
+{
+  if (n >= LAST_MAX) {
+    p += n - LAST_MAX;
+    n = LAST_MAX;
+    o->last_len = 0;
+  }
+  size_t keep = o->last_len < LAST_MAX - n ? o->last_len : LAST_MAX - n;
+  memmove(o->last, o->last + o->last_len - keep, keep);
+  memcpy(o->last + keep, p, n);
+  o->last_len = keep + n;
+  o->last[o->last_len] = 0;
+}
+
+// Whole lines, without the line end of the last.
+const char *agent_output_last(struct output *o)
+{
+  if (!o || o->last_len == 0)
+    return "";
+  if (o->last[o->last_len - 1] == '\n')
+    o->last[--o->last_len] = 0;
+  const char *first = o->last_len >= LAST_MAX - 1 ? strchr(o->last, '\n') : NULL;
+  return first ? first + 1 : o->last;
+}
+
 void agent_output_drain(struct output *o)
 {
   char buf[CHUNK];
@@ -141,6 +170,7 @@ void agent_output_drain(struct output *o)
     }
     to_file(o, buf, (size_t)n);
     to_lines(o, buf, (size_t)n);
+    remember(o, buf, (size_t)n);
   }
 }
 

@@ -2,9 +2,10 @@
  *
  * group/agent_snap.c - snapshots: kept in memory, given to the writer, told to the driver.
  *
- * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the worker
- * that made it is dead: a dead worker is kept as long as one of its slots is the newest or being
- * written. (2) The writer has one snapshot at a time; what it is given next the queue says.
+ * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the
+ *     worker that made it is dead: a dead worker is kept as long as one of its slots is the
+ *     newest or being written.
+ * (2) The writer has one snapshot at a time; what it is given next the queue says.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -156,6 +157,8 @@ static void write_ended(struct group *g, bool ok)
 static void on_writer_msg(struct link *l, struct manta__msg *m)
 {
   struct group *g = l->owner;
+  if (m->kind == MANTA__M_WARN)
+    tell_driver(g, m->kind, m);
   if (m->kind != MANTA__M_STORED && m->kind != MANTA__M_STOREFAIL)
     return;
   tell_driver(g, m->kind, m);

@@ -69,11 +69,21 @@ static void on_msg(struct link *l, struct manta__msg *m)
   }
 }
 
+static void on_silent(uv_timer_t *t)
+{
+  struct worker *w = t->data;
+  agent_timer_stop(&w->last_words);
+  agent_worker_kill(w, "it closed its control connection");
+}
+
+// Most likely it is dying, and its exit status is on its way; one that only closed its socket is
+// useless.
 static void on_end(struct link *l)
 {
   struct worker *w = l->owner;
-  w->link = NULL; // its end is told by the pidfd; a worker that only closed its socket is useless
-  agent_worker_kill(w, "it closed its control connection");
+  w->link = NULL;
+  if (!w->last_words)
+    w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_silent, w);
 }
 
 // --- birth --------------------------------------------------------------------------------------
@@ -234,7 +244,8 @@ static void tell_gone(struct worker *w, int status, bool oom)
   manta_value v =
       MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid),
                 MANTA_KV_INT("rank", w->rank), MANTA_KV_INT("status", status),
-                MANTA_KV_STR("cause", cause), MANTA_KV_STR("host", w->group->agent->host));
+                MANTA_KV_STR("cause", cause), MANTA_KV_STR("host", w->group->agent->host),
+                MANTA_KV_STR("last", agent_output_last(w->output)), MANTA_KV_BOOL("hung", w->hung));
   struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
   m.id = w->group->run;
   m.id.attempt = w->attempt;
@@ -255,19 +266,18 @@ void agent_worker_exited(struct worker *w, int status)
     agent_attempt_abort(g, MANTA__ABORT_RANK + (uint32_t)w->rank);
   if (w->pid > 0)
     manta__orphans_end(getpid(), w->wid, w->pid);
-  if (w->watched)
-    pthread_join(w->watcher, NULL); // the kernel has handed its life over by now
   agent_timer_stop(&w->last_words);
   agent_unlink(w->link);
   w->link = NULL;
+  tell_gone(w, status, oom);
   agent_output_end(w->output);
+  w->output = NULL;
   if (w->pidfd_poll)
     uv_close((uv_handle_t *)w->pidfd_poll, poll_free);
   manta__fd_close(&w->pidfd);
   manta__fd_close(&w->lifeline);
   manta__ledger_release(g->agent->ledger, w->grant);
   w->grant = NULL;
-  tell_gone(w, status, oom);
   agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
 }
 

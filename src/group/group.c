@@ -121,6 +121,13 @@ static bool is_root(const struct manta__group *g, int64_t now)
   return g->phase != MANTA__G_ENDING || now <= after(g->ending_ns, ROOT_WAIT_S);
 }
 
+void manta__group_dying(struct manta__group *g, int64_t wid)
+{
+  int r = manta__group_rank(g, wid);
+  if (r >= 0 && !g->killed)
+    g->member[r].dying = true;
+}
+
 void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now)
 {
   int r = manta__group_rank(g, wid);
@@ -128,14 +135,15 @@ void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *w
     return;
   bool was = g->member[r].state == MANTA__MB_RUNNING;
   g->member[r].state = g->member[r].state == MANTA__MB_DONE ? MANTA__MB_DONE : MANTA__MB_GONE;
-  if (!was || g->killed || (g->failed && !is_root(g, now)))
+  bool ours = g->killed && !g->member[r].dying;
+  if (!was || ours || (g->failed && !is_root(g, now)))
     return; // we killed it, or it had finished, or it is a consequence
   if (!g->lost && g->failed && !g->stop) {
     g->failed = false;
     g->root = (manta_error){.rank = -1};
   }
   g->lost = true;
-  set_root(g, why, MANTA_EWORKER, r);
+  set_root(g, why, why->status < 0 ? why->status : MANTA_EWORKER, r);
 }
 
 void manta__group_agent_lost(struct manta__group *g, const manta_error *why)

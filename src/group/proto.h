@@ -31,6 +31,7 @@ enum manta__kind {
   MANTA__M_KILL,    /* SIGKILL these workers: {wids, cause} */
   MANTA__M_NOTICE,  /* asked to stop: workers see preempted() */
   MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
+  MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
   /* agent -> driver */
   MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}; fd: its ring */
@@ -43,6 +44,7 @@ enum manta__kind {
   MANTA__M_STOREFAIL,   /* it could not be written: {iteration, message} */
   MANTA__M_OUTPUT,      /* raw lines a worker printed */
   MANTA__M_WARN,        /* text to show: {text} */
+  MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
   /* agent -> worker (through its control socket) */
   MANTA__M_JOB = 64, /* fds: control segment, checkpoint (or none); payload: the driver's job */

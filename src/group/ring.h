@@ -3,14 +3,15 @@
  * group/ring.h - the rows of one worker on their way to the driver.
  *
  * A ring in a sealed memfd: one producer (the worker's thread in its train function), one consumer
- * (the driver's I/O thread; the writer process once the driver is dead). (1) head and tail count
- * bytes ever written and released; a record becomes visible by the store of head, so a worker
- * killed at any moment leaves whole records only. (2) The consumer moves tail after it has handed
- * the bytes to run.log: what lies between tail and head survives the driver. A record can so be
- * logged twice, never lost; its seq tells. (3) A record never wraps: a PAD record fills the rest.
- * An empty ring starts over at offset 0, so that only a lagging consumer makes more of it resident.
+ * (the driver's I/O thread; the writer process once the driver is dead).
+ * (1) head and tail count bytes ever written and released; a record becomes visible by the store
+ *     of head, so a worker killed at any moment leaves whole records only.
+ * (2) The consumer moves tail after it has handed the bytes to run.log: what lies between tail
+ *     and head survives the driver. A record can so be logged twice, never lost; its seq tells.
+ * (3) A record never wraps: a PAD record fills the rest. An empty ring starts over at offset 0,
+ *     so that only a lagging consumer makes more of it resident.
  * (4) No system call on the fast path: the consumer says when it sleeps, the producer when it
- * waits.
+ *     waits.
  */
 #ifndef MANTA_GROUP_RING_H
 #define MANTA_GROUP_RING_H
@@ -79,6 +80,16 @@ const struct manta__ring_rec *manta__ring_next(struct manta__ring *r, manta_stat
 static inline const uint8_t *manta__ring_payload(const struct manta__ring_rec *rec)
 {
   return (const uint8_t *)(rec + 1);
+}
+/* Puts the record that was read last back: it is the next one again. */
+static inline void manta__ring_unread(struct manta__ring *r, const struct manta__ring_rec *rec)
+{
+  r->pos -= rec->len;
+}
+/* Bytes that were not read yet. */
+static inline uint64_t manta__ring_waiting(const struct manta__ring *r)
+{
+  return atomic_load_explicit(&r->h->head, memory_order_acquire) - r->pos;
 }
 /* Gives back all that was read so far, and wakes a waiting producer. */
 void manta__ring_release(struct manta__ring *r);

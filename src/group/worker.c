@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "group/proto.h"
+#include "sys/crash.h"
 #include "sys/lifeline.h"
 #include "sys/proc.h"
 #include "sys/robust.h"
@@ -47,6 +48,20 @@ static void take_output(int fd)
   setvbuf(stderr, NULL, _IOLBF, 0);
 }
 
+// A child that the train function forks shares our sockets: it must neither speak nor hold them
+// open.
+static void forget_in_child(void)
+{
+  self.dead = true;
+  manta__fd_close(&self.lifeline);
+  manta__fd_close(&self.wake);
+  manta__fd_close(&self.ring.fd);
+  if (self.conn) {
+    int fd = manta__conn_fd(self.conn);
+    manta__fd_close(&fd);
+  }
+}
+
 static manta_status be_born(const int *fds, manta_error *err)
 {
   setsid(); // fails harmlessly where exec has done it
@@ -55,6 +70,8 @@ static manta_status be_born(const int *fds, manta_error *err)
   self.lifeline = fds[MANTA__W_LIFELINE];
   self.wake = fds[MANTA__W_WAKE];
   MANTA_TRY(manta__lifeline_hang_on(self.lifeline, err));
+  pthread_atfork(NULL, NULL, forget_in_child);
+  manta__crash_trace();
   take_output(fds[MANTA__W_OUTPUT]);
   MANTA_TRY(manta__ring_open(&self.ring, fds[MANTA__W_RING], err));
   self.ring.pos = atomic_load(&self.ring.h->head);
@@ -236,18 +253,9 @@ _Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *o
       serve_job(&m, ops);
     else
       manta__msg_close(&m);
-    if (m.kind == MANTA__M_EXIT)
+    if (m.kind == MANTA__M_EXIT) {
+      ops->end();
       exit(0);
+    }
   }
-}
-
-void manta__worker_forget(void)
-{
-  manta__fd_close(&self.lifeline);
-  manta__fd_close(&self.wake);
-  if (self.conn) {
-    int fd = manta__conn_fd(self.conn);
-    manta__fd_close(&fd);
-  }
-  manta__fd_close(&self.ring.fd);
 }

@@ -29,6 +29,7 @@ struct manta__worker {
   int lifeline, wake;
   struct manta__ring ring;
   uint64_t seq; /* of everything this process hands over */
+  bool dead;    /* we are a forked child of the worker: nothing of this is ours */
 };
 
 /* One job, as the agent hands it out. */
@@ -46,12 +47,11 @@ struct manta__job {
 struct manta__job_ops {
   /* Runs it. result is {0}. */
   manta_status (*run)(struct manta__job *job, manta_value *result, manta_error *err);
+  /* The process is about to end in good order. */
+  void (*end)(void);
 };
 
 /* Serves jobs; never returns. fds: MANTA__W_FDS descriptors, taken. */
 _Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *ops);
-
-/* In a forked child of a driver or worker: everything of manta's is closed there. */
-void manta__worker_forget(void);
 
 #endif

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -17,7 +16,6 @@
 #include "event/log.h"
 #include "group/proto.h"
 #include "group/ring.h"
-#include "sys/file.h"
 #include "sys/sock.h"
 #include "wire/conn.h"
 
@@ -27,33 +25,17 @@
 
 struct writer {
   manta__conn *conn;
-  int rundir, lock;
+  int rundir;
   struct manta__retention keep;
   manta__store *store;
   bool driver_lost, agent_lost;
   manta__log_writer *log; // of the salvage
 };
 
-static manta_status take_lock(struct writer *w, manta_error *err)
-{
-  int64_t by = manta__deadline(LOCK_WAIT_S);
-  MANTA_TRY(manta__dir_makeat(w->rundir, "checkpoints", &w->lock, err));
-  while (flock(w->lock, LOCK_EX | LOCK_NB) < 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return manta_error_set(err, MANTA_EIO, "lock checkpoints: %m");
-    if (manta__now() > by)
-      return manta_error_set(err, MANTA_ETIMEDOUT, "checkpoints is locked by another process");
-    usleep(2000);
-  }
-  return MANTA_OK;
-}
-
 static manta_status open_store(struct writer *w, manta_error *err)
 {
   if (w->store)
     return MANTA_OK;
-  if (w->lock < 0)
-    MANTA_TRY(take_lock(w, err));
   return manta__store_open(&w->store, w->rundir, &w->keep, err);
 }
 
@@ -198,9 +180,16 @@ static bool handle_while_waiting(struct writer *w, int64_t by)
   return false;
 }
 
+// Its warnings go to the user by the way its results go. It holds nobody's output open.
+static void warn_by_message(void *ctx, manta_log_level level, const char *text)
+{
+  manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
+  reply(ctx, MANTA__M_WARN, &v);
+}
+
 int manta__writer_main(int conn, int rundir, char *const argv[])
 {
-  struct writer w = {.rundir = rundir, .lock = -1};
+  struct writer w = {.rundir = rundir};
   manta_error err = MANTA_ERROR_INIT;
   prctl(PR_SET_NAME, "manta-writer");
   signal(SIGPIPE, SIG_IGN);
@@ -209,9 +198,12 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
   w.keep = (struct manta__retention){
       .keep_last = argv[1] ? (int)strtol(argv[1], NULL, 10) : 2,
       .keep_best = argv[1] && argv[2] ? (int)strtol(argv[2], NULL, 10) : 0,
-      .score_min = argv[1] && argv[2] && argv[3] && !strcmp(argv[3], "min")};
+      .score_min = argv[1] && argv[2] && argv[3] && !strcmp(argv[3], "min"),
+      .lock_wait_s = LOCK_WAIT_S};
   if (manta__conn_create(&w.conn, conn, &err) < 0)
     return 1;
+  manta__fd_mute();
+  manta_set_log(warn_by_message, &w);
   struct manta__msg m;
   while (!w.agent_lost && manta__conn_wait(w.conn, MANTA__NEVER, &m, &err) == 1) {
     if (m.kind == MANTA__M_WRITE)
@@ -220,7 +212,9 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
       salvage(&w, &m);
     manta__msg_close(&m);
   }
+  manta_set_log(NULL, NULL);
   manta__log_writer_close(w.log);
   manta__store_close(w.store);
+  manta__conn_destroy(w.conn);
   return 0;
 }

@@ -104,6 +104,16 @@ ssize_t manta__sock_recv(int sock, void *p, size_t n, int *fds, int max, int *co
   return rc;
 }
 
+void manta__fd_mute(void)
+{
+  int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (null < 0)
+    return;
+  dup2(null, STDOUT_FILENO);
+  dup2(null, STDERR_FILENO);
+  close(null);
+}
+
 void manta__fd_close(int *fd)
 {
   int saved = errno;

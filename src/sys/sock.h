@@ -26,6 +26,10 @@ int manta__fd_wait(int fd, bool write, int64_t by);
 ssize_t manta__sock_send(int sock, const void *p, size_t n, const int *fds, int count);
 ssize_t manta__sock_recv(int sock, void *p, size_t n, int *fds, int max, int *count_out);
 
+/* Standard output and error go nowhere from now on: whoever reads them need not wait for our end.
+ */
+void manta__fd_mute(void);
+
 /* A descriptor closed and forgotten: *fd becomes -1. Fine with -1. Keeps errno. */
 void manta__fd_close(int *fd);
 void manta__fd_close_all(int *fds, int count);

@@ -19,14 +19,12 @@
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
 #include "sys/sock.h"
-#include "train/driver.h"
+#include "train/run.h"
 
-#define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
 #define TEXT_BYTES                                                                                 \
-  (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
-#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
-#define SETTLE_STOP_S 0.5
-#define PROBE_S       5.0
+  (1u << 20)              /* lines the user has not seen: then they are dropped (and in the log) */
+#define PROBE_S       5.0 /* how often a run that is smaller than it should be asks for room */
+#define REQUEST_PAIRS 9
 
 #define drv manta__drv
 
@@ -51,7 +49,7 @@ static void show(manta_trainer *t, int rank, const char *data, size_t len)
   r->text_bytes += len;
 }
 
-static void log_value(manta_run *r, enum manta__event kind, const manta_value *v)
+void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v)
 {
   manta_error err = MANTA_ERROR_INIT;
   struct manta__ident id = {r->id, r->group.attempt, -1, ++r->log_seq};
@@ -73,91 +71,7 @@ void manta__run_warn(manta_trainer *t, const char *fmt, ...)
   }
   show(t, -1, text, (size_t)n);
   manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
-  log_value(t->run, MANTA__EV_NOTE, &v);
-}
-
-// --- rows ---------------------------------------------------------------------------------------
-
-bool manta__run_reading(const manta_trainer *t)
-{
-  const manta_run *r = t->run;
-  return !r || (r->queued <= QUEUE_BYTES && r->group.phase != MANTA__G_FORMING);
-}
-
-static void take_aligned(manta_run *r)
-{
-  struct manta__rowset *last, *first = manta__align_take(&r->align, &last);
-  for (struct manta__rowset *s = first; s; s = s->next)
-    r->queued += s->bytes;
-  if (first && r->queue_last)
-    r->queue_last->next = first;
-  else if (first)
-    r->queue = first;
-  if (last)
-    r->queue_last = last;
-  if (r->align.warning[0]) {
-    char text[sizeof r->align.warning];
-    memcpy(text, r->align.warning, sizeof text);
-    r->align.warning[0] = 0;
-    manta__run_warn(r->trainer, "%s", text);
-  }
-}
-
-static void take_row(manta_run *r, const struct manta__ring_rec *rec)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  if (!r || rec->id.run != r->id || !r->log)
-    return;
-  if (manta__log_add(r->log, MANTA__EV_ROW, &rec->id, rec->wall_ns, manta__ring_payload(rec),
-                     rec->used, &err) < 0)
-    manta__warn("run.log: %s", err.message);
-  if (rec->id.attempt != r->group.attempt)
-    return; // of an older attempt: logged, void
-  if (manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
-                        rec->used, &err) < 0)
-    manta__warn("%s", err.message);
-  if (rec->id.rank == 0)
-    r->logged = rec->iteration;
-}
-
-static int read_ring(manta_trainer *t, struct manta__peer *p)
-{
-  manta_status st;
-  int rows = 0;
-  if (!p->ring.h || p->damaged)
-    return 0;
-  for (const struct manta__ring_rec *rec; (rec = manta__ring_next(&p->ring, &st)); rows++)
-    take_row(t->run, rec);
-  if (st < 0) {
-    p->damaged = true;
-    manta__run_warn(t, "the reports of worker %lld are damaged: no more are read from it",
-                    (long long)p->wid);
-  }
-  return rows;
-}
-
-// Rows go to the log before they are released from their rings, and before callbacks see them.
-static void release_rows(manta_trainer *t)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  if (t->run && t->run->log)
-    manta__log_flush(t->run->log, &err); // a failure is kept and told by the log itself
-  for (struct manta__peer *p = t->peers; p; p = p->next)
-    if (p->ring.h)
-      manta__ring_release(&p->ring);
-  if (t->run)
-    take_aligned(t->run);
-}
-
-int manta__run_drain(manta_trainer *t)
-{
-  int rows = 0;
-  if (!manta__run_reading(t))
-    return 0;
-  for (struct manta__peer *p = t->peers; p; p = p->next)
-    rows += read_ring(t, p);
-  release_rows(t);
-  return rows;
+  manta__run_log(t->run, MANTA__EV_NOTE, &v);
 }
 
 // --- workers ------------------------------------------------------------------------------------
@@ -207,6 +121,24 @@ static void drop_peer(manta_trainer *t, int64_t wid)
     }
 }
 
+static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
+{
+  const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
+  bool hung = manta_value_as_bool(manta_value_get(v, "hung"), false);
+  manta_status st = hung ? MANTA_EHUNG : MANTA_EWORKER;
+  manta_error_set(out, st, "rank %d (pid %lld on %s) %s%s%s", rank,
+                  (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
+                  manta_value_as_string(manta_value_get(v, "host"), drv.host),
+                  manta_value_as_string(manta_value_get(v, "cause"), "?"),
+                  *last ? "\nits last output:\n" : "", last);
+  char log[32];
+  snprintf(log, sizeof log, "rank-%d.log", rank);
+  if (r->logs < 0 || faccessat(r->logs, log, F_OK, 0) < 0)
+    return; // it printed nothing
+  size_t n = strlen(out->message);
+  snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/logs/%s", r->dir, log);
+}
+
 static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
 {
   manta_run *r = t->run;
@@ -214,18 +146,13 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
   struct manta__peer *p = find_peer(t, wid);
   int rank = r ? manta__group_rank(&r->group, wid) : -1;
   if (p && r)
-    read_ring(t, p); // its last rows
-  release_rows(t);
+    manta__rows_read(t, p, MANTA__IGNORE); // its last rows
+  manta__rows_release(t);
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
-    const char *cause = manta_value_as_string(manta_value_get(v, "cause"), "?");
     manta_error why = MANTA_ERROR_INIT;
-    manta_error_set(&why, MANTA_EWORKER,
-                    "rank %d (pid %lld on %s) %s\nits log: %s/logs/rank-%d.log", rank,
-                    (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
-                    manta_value_as_string(manta_value_get(v, "host"), drv.host), cause,
-                    r->dir ? r->dir : "", rank);
+    describe_loss(&why, r, rank, v);
     if (!r->group.killed)
-      log_value(r, MANTA__EV_LOST, v);
+      manta__run_log(r, MANTA__EV_LOST, v);
     manta__group_gone(&r->group, wid, &why, now);
   }
   drop_peer(t, wid);
@@ -240,9 +167,6 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
     return;
   int64_t wid = r->group.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);
-  if (p)
-    read_ring(t, p);
-  release_rows(t);
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
   snprintf(err.message, sizeof err.message, "%s",
@@ -250,8 +174,14 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   const manta_value *result = manta_value_get(v, "result");
   if (result && r->result)
     manta_value_copy(&r->result[rank], result);
-  manta__align_end(&r->align, rank);
-  take_aligned(r);
+  if (p && st >= 0) {
+    p->done = true; // the next drain reads its last rows, and then says so
+    manta__rows_drain(t);
+    return;
+  }
+  if (p)
+    manta__rows_read(t, p, MANTA__IGNORE);
+  manta__rows_release(t);
   manta__group_done(&r->group, wid, st, &err);
 }
 
@@ -283,12 +213,12 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
   forget_results(r, world);
   if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
     manta__warn("%s", err.message);
-  take_aligned(r);
+  manta__rows_queue(r);
   if (world < r->group.policy.want)
     manta__run_warn(t, "going on with %d of %d workers: there is no room for more", world,
                     r->group.policy.want);
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
-  log_value(r, MANTA__EV_ATTEMPT, &rec);
+  manta__run_log(r, MANTA__EV_ATTEMPT, &rec);
   manta__group_formed(&r->group, t->wids, world);
   r->told_noroom = false;
 }
@@ -349,50 +279,37 @@ static int choose_checkpoint(manta_run *r, int64_t *iteration, bool *own)
   return r->initial_fd;
 }
 
-static void form(manta_run *r)
+// What a worker of this trainer asks for. Borrows from the trainer.
+static manta_value request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
+                           int min)
 {
-  manta_trainer *t = r->trainer;
-  manta_error err = MANTA_ERROR_INIT;
-  uint64_t key;
-  bool own, memory = false;
-  manta_status st = manta__driver_up(&err);
-  if (st == MANTA_OK)
-    st = manta__driver_program(&key, t->threads, &err);
-  if (st == MANTA_OK && !r->announced)
-    st = manta__run_announce(r, &err);
-  if (st < 0) {
-    manta__group_noroom(&r->group, &err, manta__now());
-    return;
-  }
-  int ckpt = choose_checkpoint(r, &r->base, &own);
-  memory = ckpt >= 0 && ckpt == t->newest.fd;
   manta_value none = {0};
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("key", (int64_t)key), MANTA_KV_INT("count", r->group.policy.want),
-                MANTA_KV_INT("min", r->group.policy.min), MANTA_KV_REAL("cpus", t->cpus),
-                MANTA_KV_BOOL("strict", t->strict_cpus), MANTA_KV_BOOL("pin", t->pin),
-                MANTA_KV_REAL("gpus", t->gpus),
-                MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none),
-                MANTA_KV_REAL("step_timeout", t->step_timeout),
-                MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1),
-                MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1));
-  struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
-                         .group = t->group,
-                         .id = {r->id, r->group.attempt, -1, 0},
-                         .fd = {r->job_fd, ckpt},
-                         .fds = ckpt >= 0 ? 2 : 1};
-  if (r->rewind && !r->exec) {
-    manta_value to = MANTA_MAP(MANTA_KV_INT("to", r->base));
-    log_value(r, MANTA__EV_REWIND, &to);
-  }
-  st = manta__driver_send(&m, &v, &err);
-  if (own)
-    manta__fd_close(&ckpt);
-  if (st < 0)
-    manta__group_noroom(&r->group, &err, manta__now());
+  pairs[0] = MANTA_KV_INT("key", (int64_t)key);
+  pairs[1] = MANTA_KV_INT("count", count);
+  pairs[2] = MANTA_KV_INT("min", min);
+  pairs[3] = MANTA_KV_REAL("cpus", t->cpus);
+  pairs[4] = MANTA_KV_BOOL("strict", t->strict_cpus);
+  pairs[5] = MANTA_KV_BOOL("pin", t->pin);
+  pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
+  pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
+  pairs[8] = MANTA_KV_INT("must", t->elastic ? min : count);
+  return (manta_value){.type = MANTA_MAP, .count = REQUEST_PAIRS, .u.pairs = pairs};
 }
 
-manta_status manta__run_announce(manta_run *r, manta_error *err)
+manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
+{
+  uint64_t key;
+  manta_pair pairs[REQUEST_PAIRS];
+  struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
+  MANTA_TRY(manta__driver_up(err));
+  MANTA_TRY(manta__driver_program(&key, t->threads, err));
+  manta_value v = request(t, pairs, key, t->workers, t->min_workers);
+  t->spawning = true;
+  t->spawn_error = (manta_error)MANTA_ERROR_INIT;
+  return manta__driver_send(&m, &v, err);
+}
+
+static manta_status announce(manta_run *r, manta_error *err)
 {
   manta_trainer *t = r->trainer;
   struct manta__msg m = {.kind = MANTA__M_RUN,
@@ -408,11 +325,81 @@ manta_status manta__run_announce(manta_run *r, manta_error *err)
   return manta__driver_send(&m, &v, err);
 }
 
-manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err)
+static void form(manta_run *r)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  uint64_t key;
+  bool own, memory = false;
+  manta_status st = manta__driver_up(&err);
+  if (st == MANTA_OK)
+    st = manta__driver_program(&key, t->threads, &err);
+  if (st == MANTA_OK && !r->announced)
+    st = announce(r, &err);
+  if (st < 0) {
+    manta__group_noroom(&r->group, &err, manta__now());
+    return;
+  }
+  int ckpt = choose_checkpoint(r, &r->base, &own);
+  memory = ckpt >= 0 && ckpt == t->newest.fd;
+  manta_pair pairs[REQUEST_PAIRS + 3];
+  manta_value v = request(t, pairs, key, r->group.policy.want, r->group.policy.min);
+  pairs[v.count++] = MANTA_KV_REAL("step_timeout", t->step_timeout);
+  pairs[v.count++] = MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1);
+  pairs[v.count++] = MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1);
+  struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
+                         .group = t->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .fd = {r->job_fd, ckpt},
+                         .fds = ckpt >= 0 ? 2 : 1};
+  if (r->rewind && !r->exec) {
+    manta_value to = MANTA_MAP(MANTA_KV_INT("to", r->base));
+    manta__run_log(r, MANTA__EV_REWIND, &to);
+  }
+  st = manta__driver_send(&m, &v, &err);
+  if (own)
+    manta__fd_close(&ckpt);
+  if (st < 0)
+    manta__group_noroom(&r->group, &err, manta__now());
+}
+
+void manta__run_begin(manta_run *r, uint32_t attempt)
 {
   manta__group_begin(&r->group, attempt, manta__now());
   form(r);
-  return MANTA_OK;
+}
+
+// --- growing back --------------------------------------------------------------------------------
+
+static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
+{
+  manta_run *r = ctx;
+  manta_value v = {0};
+  r->probing = false;
+  if (st == MANTA_OK && manta__msg_value(reply, &v, NULL) == MANTA_OK)
+    manta__group_room(&r->group, (int)manta_value_as_int(manta_value_get(&v, "room"), 0),
+                      manta__now());
+  manta_value_fini(&v);
+}
+
+// A run that is smaller than it should be asks from time to time whether there is room again.
+static int64_t probe(manta_run *r, int64_t now)
+{
+  manta_pair pairs[REQUEST_PAIRS];
+  manta_error err = MANTA_ERROR_INIT;
+  int missing = r->group.policy.want - r->group.world;
+  if (r->exec || r->group.phase != MANTA__G_RUNNING || missing <= 0 || !drv.agent)
+    return MANTA__NEVER;
+  double every = r->group.policy.grow_after_s / 4;
+  every = every > PROBE_S ? PROBE_S : every < 0.01 ? 0.01 : every;
+  if (now < r->probe_ns || r->probing)
+    return r->probe_ns > now ? r->probe_ns : now + (int64_t)(every * 1e9);
+  struct manta__msg m = {.kind = MANTA__M_PROBE, .group = r->trainer->group};
+  manta_value v = request(r->trainer, pairs, 0, missing, 1);
+  r->probe_ns = now + (int64_t)(every * 1e9);
+  r->probing = manta__rpc_call(&drv.rpc, drv.agent, &m, &v, manta__deadline(PROBE_S), on_room, r,
+                               &err) == MANTA_OK;
+  return r->probe_ns;
 }
 
 // --- snapshots ----------------------------------------------------------------------------------
@@ -437,78 +424,6 @@ static void on_storefail(manta_trainer *t, const manta_value *v)
                   "checkpoints are as they were",
                   (long long)manta_value_as_int(manta_value_get(v, "iteration"), -1),
                   manta_value_as_string(manta_value_get(v, "message"), ""));
-}
-
-// --- the end ------------------------------------------------------------------------------------
-
-static void gather_results(manta_run *r)
-{
-  if (manta_value_set_list(&r->results) < 0)
-    return;
-  for (int i = 0; i < r->group.world; i++)
-    manta_value_append(&r->results, &r->result[i]);
-}
-
-static void log_finish(manta_run *r)
-{
-  manta_value none = {0};
-  if (r->error.status == MANTA_EPREEMPTED || r->error.status == MANTA_ECANCELED) {
-    manta_value note =
-        MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
-    log_value(r, MANTA__EV_NOTE, &note);
-    return;
-  }
-  manta_value v = MANTA_MAP(MANTA_KV_STR("status", manta_status_name(r->error.status)),
-                            MANTA_KV_STR("message", r->error.message),
-                            MANTA_KV("results", r->error.status == 0 ? r->results : none));
-  log_value(r, MANTA__EV_FINISH, &v);
-}
-
-static void over(manta_run *r)
-{
-  r->over = true;
-  if (!r->exec) {
-    log_finish(r);
-    manta__log_flush(r->log, NULL);
-  }
-}
-
-static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
-{
-  manta_run *r = ctx;
-  if (st == MANTA_ETIMEDOUT && r->error.status == 0)
-    manta__run_warn(r->trainer, "the last checkpoint is still being written");
-  over(r);
-}
-
-// The message a user reads first: the root, then how often it was tried.
-static void compose_error(manta_run *r)
-{
-  r->error = r->group.root;
-  if (r->error.status == MANTA_EWORKER && r->group.policy.max_retries > 0) {
-    size_t n = strlen(r->error.message);
-    snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",
-             r->group.retries);
-  }
-}
-
-static void finish(manta_run *r)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  r->finishing = true;
-  compose_error(r);
-  if (r->error.status == 0 && !r->exec)
-    manta__align_check(&r->align, r->strict_reports, &r->error);
-  take_aligned(r);
-  if (r->error.status == 0)
-    gather_results(r);
-  struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = r->trainer->group};
-  bool brief = r->error.status == MANTA_ECANCELED;
-  manta_value none = {0};
-  if (r->exec || !drv.agent ||
-      manta__rpc_call(&drv.rpc, drv.agent, &m, &none,
-                      manta__deadline(brief ? SETTLE_STOP_S : SETTLE_S), on_settled, r, &err) < 0)
-    over(r);
 }
 
 // --- steps --------------------------------------------------------------------------------------
@@ -551,7 +466,11 @@ static void tell_revival(manta_run *r)
 {
   if (r->trainer->quiet || r->exec)
     return;
-  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root[0] ? r->last_root : "resizing",
+  if (!r->last_root[0]) {
+    manta__info("resizing to %d workers", r->group.policy.want);
+    return;
+  }
+  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root,
                   r->trainer->newest.fd >= 0 ? "the newest checkpoint" : "the start");
 }
 
@@ -582,10 +501,12 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
       send_kill(r);
       break;
     case MANTA__DO_FINISH:
-      finish(r);
+      manta__run_finish(r);
       return MANTA__NEVER;
-    default:
-      return r->group.by;
+    default: {
+      int64_t again_at = probe(r, now);
+      return again_at < r->group.by ? again_at : r->group.by;
+    }
     }
   }
 }
@@ -630,6 +551,10 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
   case MANTA__M_NOROOM:
     on_noroom(t, &v, now);
     break;
+  case MANTA__M_DYING: // what follows from it comes with GONE
+    if (t->run)
+      manta__group_dying(&t->run->group, manta_value_as_int(manta_value_get(&v, "wid"), -1));
+    break;
   case MANTA__M_GONE:
     on_gone(t, &v, now);
     break;
@@ -638,7 +563,7 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     break;
   case MANTA__M_STORED:
     if (t->run)
-      log_value(t->run, MANTA__EV_CKPT, &v);
+      manta__run_log(t->run, MANTA__EV_CKPT, &v);
     break;
   case MANTA__M_STOREFAIL:
     on_storefail(t, &v);
@@ -650,14 +575,14 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     on_asked(t, &v);
     break;
   default:
-    break; // DYING: what follows from it comes with GONE
+    break;
   }
   manta_value_fini(&v);
 }
 
-void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
+void manta__run_agent_lost(manta_trainer *t, const manta_error *why, bool final)
 {
-  manta__run_drain(t);
+  manta__rows_drain(t);
   while (t->peers)
     drop_peer(t, t->peers->wid);
   if (t->spawning) {
@@ -668,6 +593,8 @@ void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
     return;
   t->run->announced = false;
   manta_value v = MANTA_MAP(MANTA_KV_STR("cause", why->message));
-  log_value(t->run, MANTA__EV_LOST, &v);
+  manta__run_log(t->run, MANTA__EV_LOST, &v);
+  if (final)
+    manta__group_stop(&t->run->group, why->status, why->message);
   manta__group_agent_lost(&t->run->group, why);
 }

@@ -42,6 +42,7 @@ struct manta_session {
   bool has_score;
   double score;
   int saved_slot; // newest of this attempt, or -1
+  bool saves;     // save was called, on whatever rank
   bool detailed;
   char host[256];
 };
@@ -126,6 +127,11 @@ void manta_session_heartbeat(manta_session *s)
   atomic_store_explicit(&s->job->cell->beat_ns, manta__now(), memory_order_relaxed);
 }
 
+manta_status manta_session_check(const manta_session *s, manta_error *err)
+{
+  return manta__ctl_check(s->job->ctl, err);
+}
+
 bool manta_session_preempted(const manta_session *s)
 {
   return atomic_load_explicit(&s->job->ctl->notice, memory_order_relaxed) != 0;
@@ -197,8 +203,8 @@ static void note_score(manta_session *s, const manta_value *row)
 static manta_status check_row(const manta_session *s, const manta_value *row, size_t *need,
                               manta_error *err)
 {
-  if (!s->in_run)
-    return manta_error_set(err, MANTA_ESTATE, "report outside of a run");
+  if (!s->in_run || s->job->worker->dead)
+    return manta_error_set(err, MANTA_ESTATE, "report outside of a run, or in a forked child");
   if (!row || row->type != MANTA_MAP)
     return manta_error_set(err, MANTA_ETYPE, "a report is a map of metrics");
   size_t n = manta__pack_size(row);
@@ -235,7 +241,7 @@ manta_status manta_session_report(manta_session *s, const manta_value *row, mant
   if (s->score_key)
     note_score(s, row);
   // Whoever never saves has nothing to wait for after a notice.
-  if (manta_session_preempted(s) && s->saved_slot < 0)
+  if (manta_session_preempted(s) && !s->saves)
     return preempted(err);
   return MANTA_OK;
 }
@@ -290,10 +296,11 @@ static manta_status save(manta_session *s, const manta_state *state, manta_error
 
 manta_status manta_session_save(manta_session *s, const manta_state *state, manta_error *err)
 {
-  if (!s->in_run)
-    return manta_error_set(err, MANTA_ESTATE, "save outside of a run");
+  if (!s->in_run || s->job->worker->dead)
+    return manta_error_set(err, MANTA_ESTATE, "save outside of a run, or in a forked child");
   MANTA_TRY(manta__ctl_check(s->job->ctl, err));
   manta_session_heartbeat(s);
+  s->saves = true;
   if (s->job->id.rank == 0)
     MANTA_TRY(save(s, state, err));
   return manta_session_preempted(s) ? preempted(err) : MANTA_OK;
@@ -383,6 +390,8 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   manta_train_fn fn;
   MANTA_TRY(manta__func_find(&fn, &job->spec, err));
   MANTA_TRY(begin(&s, job, err));
+  if (job->id.rank != 0 && manta_value_as_bool(manta_value_get(&job->spec, "single"), false))
+    return MANTA_OK;
   take_notices(job->ctl);
   current = &s;
   manta_status st = fn(&s, result, err);
@@ -394,4 +403,10 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   return st;
 }
 
-const struct manta__job_ops manta__session_ops = {.run = run_job};
+static void end(void)
+{
+  if (slots_ready)
+    manta__slots_fini(&slots);
+}
+
+const struct manta__job_ops manta__session_ops = {.run = run_job, .end = end};

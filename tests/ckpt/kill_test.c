@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include "ckpt/ckdir.h"
 #include "ckpt/store.h"
 #include "sample.h"
 
@@ -130,8 +131,100 @@ static void the_newest_is_always_whole(void **ctx)
   assert_true(mid >= 3);
 }
 
+/* --- The writer --- */
+
+static void store_for_ever(int run, int sock)
+{
+  struct manta__slots slots;
+  struct sample s;
+  struct manta__manifest m;
+  manta_error err = MANTA_ERROR_INIT;
+  manta__store *store = NULL;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  manta__slots_init(&slots);
+  sample_init(&s, 2000);
+  if (manta__store_open(&store, run, &(struct manta__retention){2, 0, false}, &err) < 0)
+    _exit(2);
+  for (uint64_t seq = 1;; seq++) {
+    int i = sample_save(&slots, &s, seq);
+    sample_free_others(&slots, i);
+    if (manta__store_write(store, slots.slot[i].fd, &m, &err) < 0 ||
+        manta__store_commit(store, &m, &err) < 0 || (seq == 1 && write(sock, "x", 1) != 1))
+      _exit(3);
+  }
+}
+
+static manta_status count_name(void *ctx, const char *name)
+{
+  ++*(int *)ctx;
+  return MANTA_OK;
+}
+
+static int entries(int run)
+{
+  int n = 0, dir = openat(run, "checkpoints", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  assert_int_equal(manta__ckdir_each(dir, count_name, &n, NULL), MANTA_OK);
+  close(dir);
+  return n;
+}
+
+// What a dead writer left: the newest is whole, and opening the store removes the rest.
+static void inspect_store(int run, struct sample *s, int *leftovers)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m, *list = NULL;
+  manta__store *store = NULL;
+  manta_checkpoint *c = NULL;
+  size_t count = 0;
+  int dir;
+  assert_ok(manta__store_newest(run, &dir, &m, &err), &err);
+  assert_ok(manta__checkpoint_from_fd(&c, dir, true, &err), &err);
+  assert_true(sample_matches(s, c, m.id.seq));
+  manta_checkpoint_close(c);
+  close(dir);
+  assert_ok(manta__store_list(run, true, &list, &count, &err), &err);
+  manta_free(list);
+  *leftovers += entries(run) > (int)count;
+  assert_ok(manta__store_open(&store, run, &(struct manta__retention){2, 0, false}, &err), &err);
+  manta__store_close(store);
+  assert_int_equal(entries(run), count);
+}
+
+static void a_dead_writer_leaves_whole_checkpoints(void **ctx)
+{
+  struct sample s;
+  char path[64];
+  int leftovers = 0, run = temp_dir(path);
+  sample_init(&s, 2000);
+  for (int round = 0; round < ROUNDS; round++) {
+    int pair[2], status;
+    char byte;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+      store_for_ever(run, pair[1]);
+    close(pair[1]);
+    assert_int_equal(read(pair[0], &byte, 1), 1);
+    usleep((useconds_t)(random() % 5000));
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    inspect_store(run, &s, &leftovers);
+    close(pair[0]);
+  }
+  print_message("# %d of %d writers died in the middle of a write\n", leftovers, ROUNDS);
+  assert_true(leftovers >= 3);
+  sample_fini(&s);
+  close(run);
+  temp_dir_drop(path);
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_newest_is_always_whole)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_newest_is_always_whole),
+      cmocka_unit_test(a_dead_writer_leaves_whole_checkpoints),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

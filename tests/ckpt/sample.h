@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "ckpt/slot.h"
+#include "ckpt/store.h"
 #include "test.h"
 
 #define SAMPLE_TENSORS 8
@@ -109,6 +110,17 @@ static inline int sample_save(struct manta__slots *slots, struct sample *s, uint
   assert_ok(manta__slots_save(slots, &s->state, &snap, manta__deadline(30), NULL, NULL, &i, &err),
             &err);
   return i;
+}
+
+/* Fails unless the slot or directory holds the sample of this seed. Uses s as scratch. */
+static inline void assert_holds(int fd, struct sample *s, uint64_t seed)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_checkpoint *c = NULL;
+  assert_ok(manta__checkpoint_from_fd(&c, fd, false, &err), &err);
+  assert_true(sample_matches(s, c, seed));
+  assert_int_equal(manta_checkpoint_iteration(c), (int64_t)seed * 10);
+  manta_checkpoint_close(c);
 }
 
 /* Plays the agent that drops all but slot `keep`. */

@@ -202,6 +202,24 @@ static void pinning_more_workers_than_cores_is_impossible(void **state)
                                    "this host has 4 (affinity mask)");
 }
 
+// Two cores were asked and one was there: it is not kept.
+static void a_half_pinned_worker_is_undone(void **state)
+{
+  cfg.num_cpus = "16";
+  make();
+  assert_ok(ask((struct manta__request){.pin = true}, 3, 3), &err);
+  struct manta__grant *three = g, *last;
+  assert_status(ask((struct manta__request){.cpus = 2, .pin = true}, 1, 1), MANTA_ENOROOM);
+  assert_string_equal(err.message, "asked for 1 worker x 2 pinned cores = 2 pinned cores, "
+                                   "free now: 1 of 4, room for 0 workers");
+  assert_line("CPUs 3/16, GPUs 0/2");
+  assert_ok(ask((struct manta__request){.pin = true}, 1, 1), &err);
+  assert_int_equal(g->shares[0].cores[0], 3);
+  last = g;
+  g = three;
+  manta__ledger_release(l, last);
+}
+
 // --- GPUs ----------------------------------------------------------------------------------------
 
 static void halves_share_a_gpu(void **state)
@@ -220,6 +238,34 @@ static void halves_share_a_gpu(void **state)
   assert_ok(ask((struct manta__request){.gpus = 0.5}, 1, 1), &err);
   assert_string_equal(g->shares[0].gpus, "0");
   manta__ledger_release(l, parts);
+}
+
+static void parts_go_beside_parts(void **state)
+{
+  make();
+  assert_ok(ask((struct manta__request){.gpus = 0.5}, 3, 3), &err);
+  struct manta__grant *parts = g;
+  manta__ledger_drop(l, parts, 0);
+  manta__ledger_drop(l, parts, 0); // left: one half of GPU 1
+  assert_string_equal(parts->shares[0].gpus, "1");
+  assert_ok(ask((struct manta__request){.gpus = 0.5}, 1, 1), &err);
+  assert_string_equal(g->shares[0].gpus, "1"); // and GPU 0 stays whole
+  manta__ledger_release(l, parts);
+  manta__ledger_release(l, g);
+  assert_ok(ask((struct manta__request){.gpus = 1}, 2, 2),
+            &err); // each came back where it was taken
+}
+
+static void a_worker_with_too_few_gpus_is_undone(void **state)
+{
+  make();
+  assert_ok(ask((struct manta__request){.gpus = 1}, 1, 1), &err);
+  struct manta__grant *first = g;
+  assert_status(ask((struct manta__request){.gpus = 2}, 1, 1), MANTA_ENOROOM);
+  assert_line("CPUs 1/4, GPUs 1/2");
+  assert_ok(ask((struct manta__request){.gpus = 1}, 1, 1), &err);
+  assert_string_equal(g->shares[0].gpus, "1");
+  manta__ledger_release(l, first);
 }
 
 // 0.4 fits twice on a GPU, not 2.5 times: four workers on two GPUs, although 5 x 0.4 = 2.
@@ -297,6 +343,29 @@ static void named_resources_are_strict(void **state)
   manta__ledger_release(l, three);
   g = NULL;
   assert_line("CPUs 0/4, GPUs 0/2, disk 0/2");
+}
+
+// Whatever is the last thing missing, all that was taken before it comes back.
+static void a_worker_that_does_not_fit_is_undone(void **state)
+{
+  cfg.resources = "{\"disk\": 1}";
+  make();
+  manta_value disk = MANTA_MAP(MANTA_KV_INT("disk", 1));
+  assert_ok(ask((struct manta__request){.custom = &disk}, 1, 1), &err);
+  struct manta__grant *first = g;
+  struct manta__request rq = {.cpus = 1, .strict = true, .pin = true, .gpus = 1, .custom = &disk};
+  assert_status(ask(rq, 1, 1), MANTA_ENOROOM);
+  rq.custom = NULL;
+  assert_ok(ask(rq, 2, 2), &err);
+  assert_int_equal(g->shares[0].cores[0], 0);
+  assert_string_equal(g->shares[0].gpus, "0");
+  struct manta__grant *both = g;
+  assert_status(ask(rq, 1, 1), MANTA_ENOROOM); // no GPU: the core comes back
+  rq.gpus = 0;
+  assert_ok(ask(rq, 1, 1), &err);
+  assert_int_equal(g->shares[0].cores[0], 2);
+  manta__ledger_release(l, first);
+  manta__ledger_release(l, both);
 }
 
 static void nonsense_in_the_environment_is_named(void **state)
@@ -423,7 +492,7 @@ static void without_leases_runs_do_not_see_each_other(void **state)
 
 static void a_split_grant_keeps_what_it_has(void **state)
 {
-  cfg.resources = "{\"disk\": 2}";
+  cfg.resources = "{\"tape\": 1, \"disk\": 2}";
   make();
   manta_value disk = MANTA_MAP(MANTA_KV_INT("disk", 1));
   struct manta__request rq = {.cpus = 2, .strict = true, .pin = true, .gpus = 1, .custom = &disk};
@@ -436,14 +505,14 @@ static void a_split_grant_keeps_what_it_has(void **state)
   assert_int_equal(one->shares[0].cores[0], 2);
   assert_int_equal(one->shares[0].cores[1], 3);
   assert_string_equal(one->shares[0].gpus, "1");
-  assert_line("CPUs 4/4, GPUs 2/2, disk 2/2");
+  assert_line("CPUs 4/4, GPUs 2/2, tape 0/1, disk 2/2");
   assert_ok(manta__ledger_split(l, g, &two, &err), &err);
   assert_status(manta__ledger_split(l, g, &none, &err), MANTA_ESTATE);
   manta__ledger_release(l, g); // empty now
   g = NULL;
-  assert_line("CPUs 4/4, GPUs 2/2, disk 2/2");
+  assert_line("CPUs 4/4, GPUs 2/2, tape 0/1, disk 2/2");
   manta__ledger_release(l, one);
-  assert_line("CPUs 2/4, GPUs 1/2, disk 1/2");
+  assert_line("CPUs 2/4, GPUs 1/2, tape 0/1, disk 1/2");
   assert_ok(ask(rq, 1, 1), &err); // exactly what was given back
   assert_int_equal(g->shares[0].cores[0], 2);
   assert_string_equal(g->shares[0].gpus, "1");
@@ -483,12 +552,16 @@ int main(void)
       T(figures_that_make_no_sense_are_refused),
       T(pinned_workers_get_their_own_cores),
       T(pinning_more_workers_than_cores_is_impossible),
+      T(a_half_pinned_worker_is_undone),
       T(halves_share_a_gpu),
+      T(parts_go_beside_parts),
+      T(a_worker_with_too_few_gpus_is_undone),
       T(parts_never_straddle_gpus),
       T(whole_gpus_come_as_a_list),
       T(a_host_without_gpus_says_why),
       T(declared_figures_replace_the_detected),
       T(named_resources_are_strict),
+      T(a_worker_that_does_not_fit_is_undone),
       T(nonsense_in_the_environment_is_named),
       T(the_environment_is_read),
       T(another_run_is_seen_and_its_death_frees),

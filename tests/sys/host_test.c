@@ -148,6 +148,17 @@ static void v1_reads_each_controller_in_its_place(void **state)
   assert_int_equal(h.mem_used, 77);
 }
 
+static void v1_writes_no_limit_as_a_huge_one(void **state)
+{
+  put("proc/self/cgroup", "4:memory:/x\n");
+  put("proc/self/mountinfo", V1_MOUNTS);
+  put("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712\n");
+  put("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "77\n");
+  look();
+  assert_int_equal(h.mem_limit, 0);
+  assert_int_equal(h.mem_used, 0);
+}
+
 static void v1_minus_one_is_no_quota(void **state)
 {
   put("proc/self/cgroup", "1:cpu,cpuacct:/job\n");
@@ -189,7 +200,7 @@ static void the_mount_that_shows_the_group_wins(void **state)
 {
   put("proc/self/cgroup", "0::/kube/pod\n");
   put("proc/self/mountinfo", "30 31 0:29 /other /mnt/other rw - cgroup2 x rw\n"
-                             "31 31 0:29 /kubelet /mnt/let rw - cgroup2 x rw\n"
+                             "31 31 0:29 /kub /mnt/let rw - cgroup2 x rw\n"
                              "33 31 0:29 /kube /mnt/my\\040cgroup rw - cgroup2 x rw\n");
   put("mnt/other/cpu.max", "100000 100000\n");
   put("mnt/let/cpu.max", "200000 100000\n");
@@ -238,14 +249,17 @@ static void nonsense_is_no_limit(void **state)
   assert_near(h.cpus, 8, 0);
 }
 
+// What is dropped of a long line is no line of its own either, wherever the cut falls.
 static void a_long_line_does_not_hide_the_next(void **state)
 {
   char text[20000];
-  memset(text, 'x', sizeof text);
-  text[12000] = '\n';
-  snprintf(text + 12001, sizeof text - 12001, "%s", V2_MOUNT);
+  memset(text, ' ', sizeof text);
+  snprintf(text + 9000, 1000, "9 9 0:9 / /bad rw - cgroup2 bad rw\n");
+  text[8999] = 'x';
+  snprintf(text + strlen(text), 1000, "%s", V2_MOUNT);
   put("proc/self/mountinfo", text);
   put("proc/self/cgroup", "0::/\n");
+  put("bad/cpu.max", "200000 100000\n");
   put("sys/fs/cgroup/cpu.max", "100000 100000\n");
   look();
   assert_near(h.quota, 1, 0);
@@ -317,6 +331,7 @@ int main(void)
       T(no_quota_is_no_quota),
       T(v2_memory_is_that_of_the_tightest_group),
       T(v1_reads_each_controller_in_its_place),
+      T(v1_writes_no_limit_as_a_huge_one),
       T(v1_minus_one_is_no_quota),
       T(mixed_hierarchies_take_the_tighter),
       T(a_mount_of_the_own_group_is_understood),

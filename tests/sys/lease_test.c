@@ -175,6 +175,7 @@ static void racers_never_share(void **state)
   for (int r = 0; r < RACERS; r++) {
     pids[r] = fork();
     if (pids[r] == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL); // a test that fails leaves nobody behind
       manta__lease *mine = NULL;
       int got[CORES] = {0};
       if (manta__lease_open(&mine, dirfd_, NULL) < 0)

@@ -71,13 +71,19 @@ static void xdg_comes_first_if_it_is_ours(void **state)
 
 static void xdg_that_is_missing_or_relative_is_passed_over(void **state)
 {
-  const char *bad[] = {under("gone"), "", "relative"};
+  char gone[PATH_MAX], cwd[PATH_MAX];
+  snprintf(gone, sizeof gone, "%s", under("gone"));
+  assert_int_equal(mkdir(under("relative"), 0700), 0);
+  assert_non_null(getcwd(cwd, sizeof cwd));
+  assert_int_equal(chdir(dir), 0); // it is there and ours, and still not to be used
+  const char *bad[] = {gone, "", "relative"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     int fd = -1;
     assert_ok(open_it(bad[i], &fd), &err);
     assert_string_equal(path, ours());
     close(fd);
   }
+  assert_int_equal(chdir(cwd), 0);
 }
 
 // To be somebody else it is enough to ask in another user's name.

@@ -122,6 +122,14 @@ def test_every_public_header_is_there() -> None:
     assert ours == theirs, ours ^ theirs
 
 
+def test_the_command_its_pages_and_completion_are_there() -> None:
+    assert run(prefix / "bin" / "manta", "version").startswith("manta ")
+    share = prefix / "share"
+    for page in (ROOT / "docs" / "man").glob("*.[13]"):
+        assert (share / "man" / f"man{page.suffix[1]}" / page.name).exists(), page.name
+    assert (share / "bash-completion" / "completions" / "manta").exists()
+
+
 def test_the_versions_agree() -> None:
     header = (prefix / "include" / "manta" / "manta.h").read_text()
     found = re.search(r'MANTA_VERSION +"(.*)"', header)
@@ -147,6 +155,20 @@ def test_a_c_program_links_statically() -> None:
         "-o", program)
     assert "libmanta" not in needed(program)
     expect_output(program)
+
+
+def test_the_program_of_the_readme_runs() -> None:
+    """Its workers too: the agent's binary is found from the library's place."""
+    text = (ROOT / "README.md").read_text()
+    code = top / "readme.c"
+    code.write_text(text.split("```c\n")[1].split("```")[0])
+    program = top / "readme"
+    run("gcc", *WARNINGS[:3], "-Wno-unused-parameter", code, *flags("--cflags", "--libs"), "-o",
+        program)
+    said = run(program, env={"LD_LIBRARY_PATH": str(library("libmanta.so").parent),
+                             "MANTA_RESULTS": str(top / "results"), "MANTA_BIN": "",
+                             "PATH": "/nowhere"})
+    assert said == text.split("```text\n")[1].split("```")[0], said
 
 
 def test_a_cxx_program_links() -> None:
