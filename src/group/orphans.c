@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "group/proto.h"
+
 void manta__orphans_mark(char *buf, size_t size, pid_t agent, int64_t wid)
 {
   snprintf(buf, size, "%d.%lld", (int)agent, (long long)wid);
@@ -46,7 +48,7 @@ static bool carries(pid_t pid, const char *mark)
   char path[64], want[80];
   snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
   ssize_t n = slurp(path, env, sizeof env);
-  int len = snprintf(want, sizeof want, "MANTA_WORKER=%s", mark);
+  int len = snprintf(want, sizeof want, MANTA__MARK_ENV "=%s", mark);
   for (ssize_t i = 0; i < n; i += (ssize_t)strlen(env + i) + 1)
     if (!strncmp(env + i, want, (size_t)len + 1))
       return true;

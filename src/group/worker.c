@@ -120,6 +120,20 @@ static void take_cpus(const manta_value *list)
     manta__warn("cannot pin this worker: %m");
 }
 
+// Descendants that never exec have the environment the kernel shows of us, which setenv does not
+// touch: there is room for the mark in it if a zygote left it.
+static void take_mark(const char *mark)
+{
+  static char *room;
+  for (char **e = environ; !room && *e; e++)
+    if (!strcmp(*e, MANTA__MARK_ENV "=" MANTA__MARK_ROOM))
+      room = *e + sizeof MANTA__MARK_ENV;
+  if (room && strlen(mark) < sizeof MANTA__MARK_ROOM) {
+    memset(room, 0, sizeof MANTA__MARK_ROOM - 1);
+    memcpy(room, mark, strlen(mark));
+  }
+}
+
 // torchrun's names, so that code written for it finds its place.
 static void take_place(const struct manta__job *job, const manta_value *head)
 {
@@ -136,7 +150,7 @@ static void take_place(const struct manta__job *job, const manta_value *head)
     setenv("CUDA_VISIBLE_DEVICES", gpus, 1);
   const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
   if (mark)
-    setenv("MANTA_WORKER", mark, 1);
+    setenv(MANTA__MARK_ENV, mark, 1);
   take_cpus(manta_value_get(head, "cpus"));
 }
 
@@ -163,6 +177,9 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
     return manta_error_set(err, MANTA_EPROTO, "rank %d in a segment of %u", job->id.rank,
                            job->ctl->world);
   MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
+  const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
+  if (mark)
+    take_mark(mark); // before our own environment is gone
   take_environment(manta_value_get(&job->spec, "env"));
   take_place(job, head);
   const char *cwd = manta_value_as_string(manta_value_get(&job->spec, "cwd"), NULL);

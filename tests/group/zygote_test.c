@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "group/orphans.h"
 #include "group/proto.h"
 #include "group/zygote.h"
 #include "sys/lifeline.h"
@@ -69,6 +70,32 @@ static manta_status quit(manta_session *s, manta_value *result, manta_error *err
 }
 MANTA_TRAIN("quit", quit)
 
+/* Leaves a process in a session of its own that never calls exec; says its number. */
+static manta_status daemonize(manta_session *s, manta_value *result, manta_error *err)
+{
+  int p[2];
+  pid_t pid = 0;
+  if (pipe(p) < 0)
+    return MANTA_EIO;
+  if (fork() == 0) {
+    setsid();
+    if (fork() == 0) {
+      pid = getpid();
+      if (write(p[1], &pid, sizeof pid) == sizeof pid)
+        alarm(60);
+      for (;;)
+        pause();
+    }
+    _exit(0);
+  }
+  wait(NULL);
+  if (read(p[0], &pid, sizeof pid) != sizeof pid)
+    return MANTA_EIO;
+  *result = manta_value_int(pid);
+  return MANTA_OK;
+}
+MANTA_TRAIN("daemonize", daemonize)
+
 /* As a library may do before main: workers must not be forked from such a program. */
 static void *idle(void *p)
 {
@@ -106,6 +133,7 @@ static void zygote_start(struct zygote *z, const char *extra)
   for (; environ[n] && n < 500; n++)
     env[n] = environ[n];
   env[n++] = MANTA__ROLE_ENV "=zygote";
+  env[n++] = MANTA__MARK_ENV "=" MANTA__MARK_ROOM;
   env[n++] = (char *)extra;
   env[n] = NULL;
   assert_ok(manta__sock_pair(sock, &err), &err);
@@ -209,7 +237,7 @@ static void send_job(struct worker *w, const char *fn, int rank, int world, stru
   memcpy(p, packed, n);
   manta__shm_unmap(p, bytes);
   manta_free(packed);
-  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world));
+  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_STR("mark", "12.34"));
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = {.run = 99, .attempt = 4, .rank = rank},
                          .fd = {ctl_fd, job_fd},
@@ -448,6 +476,35 @@ static void a_zygote_with_threads_starts_workers_by_exec(void **ctx)
   zygote_end(&z);
 }
 
+static void a_daemon_of_a_worker_is_known_by_its_mark(void **ctx)
+{
+  struct zygote z;
+  struct worker w;
+  struct manta__ctl *ctl;
+  manta_value done = {0};
+  prctl(PR_SET_CHILD_SUBREAPER, 1); // as the agent is
+  for (int threads = 0; threads < 2; threads++) {
+    zygote_start(&z, threads ? "ZYGOTE_TEST_THREAD=1" : NULL);
+    worker_start(&w, &z, 34);
+    check_echo(&w, 0, 1); // the mark stays from job to job
+    send_job(&w, "daemonize", 0, 1, &ctl);
+    take_ready(&w);
+    assert_status(take_done(&w, &done), MANTA_OK);
+    pid_t pid = (pid_t)manta_value_as_int(manta_value_get(&done, "result"), 0);
+    assert_true(pid > 0 && getsid(pid) != w.pid);
+    assert_int_equal(manta__orphans_end(12, 35, w.pid), 0);
+    assert_int_equal(manta__orphans_end(12, 34, w.pid), 1);
+    assert_int_equal(reap(pid), SIGKILL);
+    ctl_unmap(ctl);
+    worker_close(&w);
+    zygote_end(&z);
+  }
+  while (wait(NULL) > 0) // the workers: their lifelines are closed
+    ;
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  manta_value_fini(&done);
+}
+
 static void an_agent_that_goes_takes_its_zygote_along(void **ctx)
 {
   struct zygote z;
@@ -485,6 +542,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_closed_lifeline_kills_a_worker),
       cmocka_unit_test(a_killed_zygote_leaves_its_workers_alive),
       cmocka_unit_test(a_zygote_with_threads_starts_workers_by_exec),
+      cmocka_unit_test(a_daemon_of_a_worker_is_known_by_its_mark),
       cmocka_unit_test(an_agent_that_goes_takes_its_zygote_along),
       cmocka_unit_test(output_before_the_fork_is_not_repeated),
   };
