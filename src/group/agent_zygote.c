@@ -28,10 +28,10 @@ static void free_list(char **list)
   manta__free(list);
 }
 
-static char **string_list(const manta_value *v, const char *extra)
+static char **string_list(const manta_value *v, const char *extra, const char *more)
 {
   size_t n = v && v->type == MANTA_LIST ? v->count : 0;
-  char **list = manta__calloc(n + 2, sizeof *list);
+  char **list = manta__calloc(n + 3, sizeof *list);
   for (size_t i = 0; list && i < n; i++)
     if (!(list[i] = manta__strdup(manta_value_as_string(manta_value_at(v, i), "")))) {
       free_list(list);
@@ -39,6 +39,8 @@ static char **string_list(const manta_value *v, const char *extra)
     }
   if (list && extra)
     list[n] = manta__strdup(extra);
+  if (list && more && list[n])
+    list[n + 1] = manta__strdup(more);
   return list;
 }
 
@@ -84,8 +86,9 @@ void agent_program(struct agent *a, struct manta__msg *m)
     struct zygote *z = make_place(a);
     *z = (struct zygote){.key = key, .lifeline = -1, .used_ns = manta__now()};
     z->cwd_fd = manta__msg_take_fd(m, 0);
-    z->argv = string_list(manta_value_get(&v, "argv"), NULL);
-    z->env = string_list(manta_value_get(&v, "env"), MANTA__ROLE_ENV "=zygote");
+    z->argv = string_list(manta_value_get(&v, "argv"), NULL, NULL);
+    z->env = string_list(manta_value_get(&v, "env"), MANTA__ROLE_ENV "=zygote",
+                         MANTA__MARK_ENV "=" MANTA__MARK_ROOM);
     z->exe.dev = (uint64_t)manta_value_as_int(manta_value_get(&v, "dev"), 0);
     z->exe.ino = (uint64_t)manta_value_as_int(manta_value_get(&v, "ino"), 0);
     z->exe.size = (uint64_t)manta_value_as_int(manta_value_get(&v, "size"), 0);

@@ -12,8 +12,8 @@
 
 /* The mark of a worker in its environment (MANTA_WORKER), which its descendants inherit. */
 void manta__orphans_mark(char *buf, size_t size, pid_t agent, int64_t wid);
-/* SIGKILLs children of this process that descend from the worker: those in the session `sid`, and
- * those whose environment carries its mark. Returns how many. */
+/* SIGKILLs children of this process that descend from the worker (those in the session `sid`, and
+ * those whose environment carries its mark) and all their descendants. Returns how many. */
 int manta__orphans_end(pid_t agent, int64_t wid, pid_t sid);
 
 /* Whether the cgroup's count of OOM kills rose since the last call (*seen; 0 at first). */

@@ -16,6 +16,10 @@
 /* Where a role finds its connection and its lifeline after exec. */
 enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4, MANTA__ROLE_OTHER_FD = 5 };
 #define MANTA__ROLE_ENV "MANTA_ROLE"
+/* A worker's mark, by which its descendants are known. The kernel shows the environment a process
+ * was started with: a zygote is given room in it, for its forked workers to write into. */
+#define MANTA__MARK_ENV  "MANTA_WORKER"
+#define MANTA__MARK_ROOM "................................................"
 
 #define MANTA__PROTO_VERSION 1
 

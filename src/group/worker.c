@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -42,6 +43,7 @@ static void take_output(int fd)
   dup2(fd, STDOUT_FILENO);
   dup2(fd, STDERR_FILENO);
   close(fd);
+  __fpurge(stdout); // printed before manta_init: the driver has said it, not every worker again
   setvbuf(stdout, NULL, _IOLBF, 0);
   setvbuf(stderr, NULL, _IOLBF, 0);
 }
@@ -118,6 +120,20 @@ static void take_cpus(const manta_value *list)
     manta__warn("cannot pin this worker: %m");
 }
 
+// Descendants that never exec have the environment the kernel shows of us, which setenv does not
+// touch: there is room for the mark in it if a zygote left it.
+static void take_mark(const char *mark)
+{
+  static char *room;
+  for (char **e = environ; !room && *e; e++)
+    if (!strcmp(*e, MANTA__MARK_ENV "=" MANTA__MARK_ROOM))
+      room = *e + sizeof MANTA__MARK_ENV;
+  if (room && strlen(mark) < sizeof MANTA__MARK_ROOM) {
+    memset(room, 0, sizeof MANTA__MARK_ROOM - 1);
+    memcpy(room, mark, strlen(mark));
+  }
+}
+
 // torchrun's names, so that code written for it finds its place.
 static void take_place(const struct manta__job *job, const manta_value *head)
 {
@@ -134,7 +150,7 @@ static void take_place(const struct manta__job *job, const manta_value *head)
     setenv("CUDA_VISIBLE_DEVICES", gpus, 1);
   const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
   if (mark)
-    setenv("MANTA_WORKER", mark, 1);
+    setenv(MANTA__MARK_ENV, mark, 1);
   take_cpus(manta_value_get(head, "cpus"));
 }
 
@@ -157,7 +173,13 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
   job->local_world = (int)manta_value_as_int(manta_value_get(head, "local_world"), 1);
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
   job->ckpt_fd = manta__msg_take_fd(m, 2);
+  if (job->id.rank < 0 || (uint32_t)job->id.rank >= job->ctl->world)
+    return manta_error_set(err, MANTA_EPROTO, "rank %d in a segment of %u", job->id.rank,
+                           job->ctl->world);
   MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
+  const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
+  if (mark)
+    take_mark(mark); // before our own environment is gone
   take_environment(manta_value_get(&job->spec, "env"));
   take_place(job, head);
   const char *cwd = manta_value_as_string(manta_value_get(&job->spec, "cwd"), NULL);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,10 +22,22 @@
 
 struct zygote {
   manta__conn *conn;
-  int lifeline, sigchld;
+  int lifeline;
   char *const *argv;
   const struct manta__job_ops *ops;
 };
+
+// An eventfd, written by a handler. Not a signalfd: a library's thread, whose mask is not ours,
+// would take the signal and drop it.
+static int child_ended = -1;
+
+static void on_sigchld(int sig)
+{
+  int saved = errno;
+  ssize_t n = write(child_ended, &(uint64_t){1}, 8);
+  (void)n; // the counter is full: then it is seen anyway
+  errno = saved;
+}
 
 static void send_msg(struct zygote *z, uint16_t kind, const void *p, size_t n, int fd)
 {
@@ -68,7 +80,7 @@ _Noreturn static void become_worker(struct zygote *z, const int *fds)
   int conn = manta__conn_fd(z->conn);
   close(conn);
   close(z->lifeline);
-  close(z->sigchld);
+  close(child_ended);
   manta__worker_main(fds, z->ops);
 }
 
@@ -96,9 +108,9 @@ static void serve_fork(struct zygote *z, struct manta__msg *m)
 
 static void forward_exits(struct zygote *z)
 {
-  struct signalfd_siginfo si;
-  while (read(z->sigchld, &si, sizeof si) > 0)
-    ;
+  uint64_t count;
+  ssize_t n = read(child_ended, &count, sizeof count);
+  (void)n; // nothing there: looking costs little
   for (;;) {
     siginfo_t dead = {.si_pid = 0};
     if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) < 0 || dead.si_pid == 0)
@@ -127,13 +139,10 @@ static void serve_messages(struct zygote *z)
 
 static manta_status set_up(struct zygote *z, int conn, manta_error *err)
 {
-  sigset_t chld;
-  sigemptyset(&chld);
-  sigaddset(&chld, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &chld, NULL);
-  z->sigchld = signalfd(-1, &chld, SFD_NONBLOCK | SFD_CLOEXEC);
-  if (z->sigchld < 0)
-    return manta_error_set(err, MANTA_EIO, "signalfd: %m");
+  struct sigaction sa = {.sa_handler = on_sigchld, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
+  child_ended = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (child_ended < 0 || sigaction(SIGCHLD, &sa, NULL) < 0)
+    return manta_error_set(err, MANTA_EIO, "eventfd: %m");
   prctl(PR_SET_NAME, "manta-zygote");
   MANTA_TRY(manta__lifeline_hang_on(z->lifeline, err));
   return manta__conn_create(&z->conn, conn, err);
@@ -149,7 +158,7 @@ _Noreturn void manta__zygote_main(int conn, int lifeline, char *const argv[],
     _exit(70);
   }
   for (;;) {
-    struct pollfd p[2] = {{.fd = conn, .events = POLLIN}, {.fd = z.sigchld, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = conn, .events = POLLIN}, {.fd = child_ended, .events = POLLIN}};
     if (poll(p, 2, -1) < 0 && errno != EINTR)
       _exit(70);
     forward_exits(&z);

@@ -52,14 +52,14 @@ manta_status manta__exe_check(const struct manta__exe *exe, manta_error *err)
 
 static int fill_actions(posix_spawn_file_actions_t *fa, const int *fds, int count, int cwd_fd)
 {
-  int rc = posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  // The directory first: its descriptor may lie where one of the others goes.
+  int rc = cwd_fd >= 0 ? posix_spawn_file_actions_addfchdir_np(fa, cwd_fd) : 0;
+  if (rc == 0)
+    rc = posix_spawn_file_actions_addopen(fa, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   for (int i = 0; rc == 0 && i < count; i++)
     rc = posix_spawn_file_actions_adddup2(fa, fds[i], 3 + i);
-  if (rc == 0 && cwd_fd >= 0)
-    rc = posix_spawn_file_actions_addfchdir_np(fa, cwd_fd);
-  if (rc == 0) // what the user's program left open is not for us to hold
-    rc = posix_spawn_file_actions_addclosefrom_np(fa, 3 + count);
-  return rc;
+  // Not everything in a user's program is close-on-exec.
+  return rc ? rc : posix_spawn_file_actions_addclosefrom_np(fa, 3 + count);
 }
 
 // The targets 3, 4, … must not be among the sources, or one dup2 overwrites the next one's source.
@@ -80,7 +80,9 @@ manta_status manta__proc_spawn(pid_t *out, const char *path, char *const argv[],
                                const int *fds, int count, int cwd_fd, manta_error *err)
 {
   int lifted[16];
-  if (count > 16 || lift(fds, count, lifted) < 0)
+  if (count > 16)
+    return manta_error_set(err, MANTA_EINVAL, "start %s: %d descriptors, at most 16", path, count);
+  if (lift(fds, count, lifted) < 0)
     return manta_error_set(err, MANTA_EIO, "start %s: %m", path);
   posix_spawn_file_actions_t fa;
   posix_spawnattr_t at;
@@ -134,8 +136,9 @@ void manta__proc_reset_signals(void)
 void manta__proc_explain(int status, char *buf, size_t size)
 {
   if (WIFSIGNALED(status)) {
-    const char *abbrev = sigabbrev_np(WTERMSIG(status));
-    snprintf(buf, size, "killed by signal %d (SIG%s)", WTERMSIG(status), abbrev ? abbrev : "?");
+    const char *name = sigabbrev_np(WTERMSIG(status)); // real-time signals have none
+    snprintf(buf, size, "killed by signal %d%s%s%s", WTERMSIG(status), name ? " (SIG" : "",
+             name ? name : "", name ? ")" : "");
   } else {
     snprintf(buf, size, "exit code %d", WEXITSTATUS(status));
   }

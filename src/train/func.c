@@ -160,7 +160,12 @@ manta_status manta__func_find(manta_train_fn *out, const manta_value *spec, mant
         "the train function was given as a pointer into another build of %s\nhint: "
         "MANTA_TRAIN gives it a name that outlives a build",
         s.name[0] ? s.name : "the program");
-  *out = (manta_train_fn)(s.base +
-                          (uintptr_t)manta_value_as_int(manta_value_get(spec, "fn_offset"), 0));
+  struct search at = {.pc = s.base +
+                            (uintptr_t)manta_value_as_int(manta_value_get(spec, "fn_offset"), 0)};
+  dl_iterate_phdr(look, &at);
+  if (!at.found || !at.executable || at.base != s.base)
+    return manta_error_set(err, MANTA_ENOENT, "the train function's place is not in the code of %s",
+                           s.name[0] ? s.name : "the program");
+  *out = (manta_train_fn)at.pc;
   return MANTA_OK;
 }
