@@ -29,7 +29,10 @@ static void log_finish(manta_run *r)
     manta__run_log(r, MANTA__EV_NOTE, &note);
     return;
   }
-  manta_value v = MANTA_MAP(MANTA_KV_STR("status", manta_status_name(r->error.status)),
+  manta_value start = MANTA_MAP(MANTA_KV_REAL("formed_s", (double)r->timeline.formed / 1e9),
+                                MANTA_KV_REAL("first_row_s", (double)r->timeline.first_row / 1e9));
+  manta_value v = MANTA_MAP(MANTA_KV("start", start),
+                            MANTA_KV_STR("status", manta_status_name(r->error.status)),
                             MANTA_KV_STR("message", r->error.message),
                             MANTA_KV("results", r->error.status == 0 ? r->results : none));
   manta__run_log(r, MANTA__EV_FINISH, &v);

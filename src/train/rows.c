@@ -47,6 +47,15 @@ static void log_row(manta_run *r, const struct manta__ring_rec *rec)
     manta__warn("run.log: %s", err.message);
 }
 
+// Where the time went until there was something to see.
+static void tell_start(manta_run *r)
+{
+  struct manta__timeline *t = &r->timeline;
+  t->first_row = manta__now() - t->began;
+  manta__info("%d workers asked for after %.1f ms, first row after %.1f ms", r->group.world,
+              (double)t->formed / 1e6, (double)t->first_row / 1e6);
+}
+
 // False: the row is to be read later.
 static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum manta__ahead how)
 {
@@ -60,6 +69,8 @@ static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum manta
   if (current && rec->iteration < r->align.next)
     r->gaps_are_fine = false; // a late row: that rank does report
   log_row(r, rec);
+  if (r->timeline.first_row == 0)
+    tell_start(r);
   if (current && (fits || how == MANTA__PUSH) &&
       manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
                         rec->used, &err) < 0)

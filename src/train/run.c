@@ -221,6 +221,8 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
   manta__run_log(r, MANTA__EV_ATTEMPT, &rec);
   manta__group_formed(&r->group, t->wids, world);
+  if (r->timeline.formed == 0)
+    r->timeline.formed = now - r->timeline.began;
   r->told_noroom = false;
 }
 

@@ -109,6 +109,9 @@ struct manta_run {
   char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival
                                             */
   manta_error error;
+  struct manta__timeline { /* of the start, in ns from began; 0: not reached */
+    int64_t began, formed, first_row;
+  } timeline;
   manta_value results;                      /* list, when over */
   struct manta__rowset *queue, *queue_last; /* aligned, not taken yet */
   size_t queued;

@@ -201,6 +201,7 @@ static manta_run *run_alloc(manta_trainer *t, enum purpose what)
   manta_run *r = manta__calloc(1, sizeof *r);
   if (r) {
     r->trainer = t;
+    r->timeline.began = manta__now();
     r->exec = what >= EXECUTE;
     r->single = what == EXECUTE_SINGLE;
     r->rundir = r->logs = r->job_fd = r->initial_fd = -1;
