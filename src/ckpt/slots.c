@@ -55,8 +55,7 @@ void manta__slots_init(struct manta__slots *s)
     s->slot[i].fd = -1;
 }
 
-/* --- The thread that warms
- * ---------------------------------------------------------------------------- */
+/* --- The thread that warms --- */
 
 static void *warm(void *arg)
 {
@@ -184,8 +183,7 @@ void manta__slots_fini(struct manta__slots *s)
   manta__slots_init(s);
 }
 
-/* --- Taking a slot
- * ---------------------------------------------------------------------------------- */
+/* --- Taking a slot --- */
 
 static int find_free(const struct manta__slots *s, uint64_t need)
 {
@@ -250,8 +248,7 @@ static manta_status find_slot(struct manta__slots *s, uint64_t need, int64_t by,
   }
 }
 
-/* --- Saving
- * ------------------------------------------------------------------------------------------ */
+/* --- Saving --- */
 
 static manta_status check_data(const manta_state *state, const struct manta__layout *l,
                                manta_error *err)

@@ -64,8 +64,7 @@ static manta_status next_item(struct reader *r, char close, bool *more)
   return *more ? MANTA_OK : expect(r, close);
 }
 
-/* --- Strings and numbers
- * --------------------------------------------------------------------------- */
+/* --- Strings and numbers --- */
 
 static manta_status hex4(struct reader *r, uint32_t *out)
 {
@@ -178,8 +177,7 @@ static manta_status numbers(struct reader *r, int64_t *out, int max, int *count)
   return MANTA_OK;
 }
 
-/* --- One tensor
- * ---------------------------------------------------------------------------------------- */
+/* --- One tensor --- */
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
 
@@ -271,8 +269,7 @@ static manta_status tensor(struct reader *r, char *name, size_t len)
   return MANTA_OK;
 }
 
-/* --- The whole header
- * ------------------------------------------------------------------------------------ */
+/* --- The whole header --- */
 
 // "__metadata__": strings only; what they say is for people.
 static manta_status metadata(struct reader *r)

@@ -95,6 +95,7 @@ struct worker {
   bool watched; /* a watcher waits for its life in this attempt */
   bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
+  bool hung;
   struct slot_dup slot[MANTA__SLOTS];
   struct manta__snapq snapq;
 };

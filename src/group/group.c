@@ -104,7 +104,8 @@ void manta__group_done(struct manta__group *g, int64_t wid, manta_status st, con
     return;
   if (is_echo(st)) {
     g->peer_trouble = true;
-    g->notice |= st == MANTA_EPREEMPTED; // the notice went to the worker, not to us
+    // A signal to one worker reaches the others through their segment, not through us.
+    g->notice |= st == MANTA_EPREEMPTED;
     return;
   }
   if (g->lost)
@@ -120,6 +121,13 @@ static bool is_root(const struct manta__group *g, int64_t now)
   return g->phase != MANTA__G_ENDING || now <= after(g->ending_ns, ROOT_WAIT_S);
 }
 
+void manta__group_dying(struct manta__group *g, int64_t wid)
+{
+  int r = manta__group_rank(g, wid);
+  if (r >= 0 && !g->killed)
+    g->member[r].dying = true;
+}
+
 void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now)
 {
   int r = manta__group_rank(g, wid);
@@ -127,14 +135,15 @@ void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *w
     return;
   bool was = g->member[r].state == MANTA__MB_RUNNING;
   g->member[r].state = g->member[r].state == MANTA__MB_DONE ? MANTA__MB_DONE : MANTA__MB_GONE;
-  if (!was || g->killed || (g->failed && !is_root(g, now)))
+  bool ours = g->killed && !g->member[r].dying;
+  if (!was || ours || (g->failed && !is_root(g, now)))
     return; // we killed it, or it had finished, or it is a consequence
-  if (!g->lost && g->failed) {
+  if (!g->lost && g->failed && !g->stop) {
     g->failed = false;
     g->root = (manta_error){.rank = -1};
   }
   g->lost = true;
-  set_root(g, why, MANTA_EWORKER, r);
+  set_root(g, why, why->status < 0 ? why->status : MANTA_EWORKER, r);
 }
 
 void manta__group_agent_lost(struct manta__group *g, const manta_error *why)
@@ -168,8 +177,14 @@ void manta__group_notice(struct manta__group *g)
 
 void manta__group_resize(struct manta__group *g, int want)
 {
-  if (g->phase == MANTA__G_RUNNING && want != g->world)
-    g->resize = true;
+  if (want < 1)
+    return;
+  if (want > g->places)
+    want = g->places;
+  if (g->phase == MANTA__G_RUNNING) {
+    g->resize = want != g->world; // a wish may be taken back
+    g->by = MANTA__NEVER;
+  }
   g->policy.want = want;
   if (g->policy.min > want)
     g->policy.min = want;
@@ -221,6 +236,17 @@ static enum manta__g_do form_again(struct manta__group *g, int64_t now)
   return MANTA__DO_FORM;
 }
 
+// Ranks left because of a peer, and no loss is known: we killed the lost one before we heard of it,
+// or a function made it up. Either way it is no success.
+static void blame_nobody(struct manta__group *g)
+{
+  manta_error why = {.rank = -1};
+  snprintf(why.message, sizeof why.message,
+           "ranks left because of a lost peer, and none is known to be lost");
+  g->lost = true;
+  set_root(g, &why, MANTA_EPEERLOST, -1);
+}
+
 // Everyone is accounted for: go on, or end?
 static enum manta__g_do decide(struct manta__group *g, int64_t now)
 {
@@ -232,7 +258,11 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
     }
     return finish(g);
   }
-  bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.status != MANTA_EINVAL);
+  if (g->peer_trouble && !g->lost && !g->failed && !g->resize)
+    blame_nobody(g);
+  // Only what a rank did can go better next time; what cannot be started (rank -1) will not.
+  bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.rank >= 0 &&
+                           g->root.status != MANTA_EINVAL);
   if (g->failed && !g->policy.retry_errors)
     return finish(g);
   if (retry) {
@@ -250,6 +280,7 @@ static enum manta__g_do next_running(struct manta__group *g, int64_t now)
 {
   if (running(g) == 0) {
     g->phase = MANTA__G_ENDING;
+    g->resize = false; // too late: nobody was interrupted for it
     return decide(g, now);
   }
   bool resize = g->resize && g->by == 0;

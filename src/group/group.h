@@ -13,7 +13,8 @@
  * (1) ENDING ends when every member is done or gone; those that are neither when the grace time is
  * up are to be killed. (2) "Peer lost", "aborted" and "preempted" are never the root of a failure;
  * the first other one is. (3) A lost worker uses up a retry, as does a failed function if errors
- * are retried; a resize does not. (4) After OVER nothing is asked for any more.
+ * are retried; a resize does not. So does an attempt that was given up for a lost peer, even if
+ * nobody is known to be lost. (4) After OVER nothing is asked for any more.
  */
 #ifndef MANTA_GROUP_GROUP_H
 #define MANTA_GROUP_GROUP_H
@@ -36,6 +37,7 @@ enum manta__member_state { MANTA__MB_RUNNING, MANTA__MB_DONE, MANTA__MB_GONE };
 struct manta__member {
   int64_t wid;
   enum manta__member_state state;
+  bool dying;          /* the kernel has said so; gone when its memory is freed, which takes time */
   manta_status status; /* of a DONE one */
 };
 
@@ -83,6 +85,8 @@ void manta__group_noroom(struct manta__group *g, const manta_error *why, int64_t
 int manta__group_rank(const struct manta__group *g, int64_t wid);
 void manta__group_done(struct manta__group *g, int64_t wid, manta_status st,
                        const manta_error *err);
+/* It died by itself, whatever is done to it from now on; `gone` follows and says how. */
+void manta__group_dying(struct manta__group *g, int64_t wid);
 void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now);
 void manta__group_agent_lost(struct manta__group *g, const manta_error *why);
 /* Wishes. `resize` is granted at the next checkpoint (manta__group_checkpoint), or at once when

@@ -54,6 +54,7 @@ struct manta__ring {
   struct manta__ring_head *h;
   uint8_t *data;
   size_t bytes;  /* of the mapping */
+  size_t cap;    /* of the data; ours, since the one in the head can be scribbled over */
   uint64_t pos;  /* producer: head; consumer: next to read (≥ tail) */
   uint64_t seen; /* producer: tail as last seen; consumer: head as last seen */
 };

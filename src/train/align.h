@@ -59,7 +59,8 @@ void manta__align_fini(struct manta__align *a);
  */
 manta_status manta__align_begin(struct manta__align *a, int world, int64_t base, bool rewind,
                                 manta_error *err);
-/* A row; data is copied. Iterations of a rank rise by one. */
+/* A row; data is copied. Iterations of a rank rise by one. MANTA_ENOMEM: it is counted, and missing
+ * in its iteration. */
 manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration,
                                const void *data, size_t len, manta_error *err);
 /* Whether a row of this iteration fits without pushing older ones out with gaps. */

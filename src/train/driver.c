@@ -98,9 +98,8 @@ char *manta__driver_find_command(void)
 
 static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 {
-  manta_status *out = ctx;
   manta_value v = {0};
-  *out = st;
+  drv.agent_spoke |= st == MANTA_OK;
   if (st == MANTA_OK && manta__msg_value(reply, &v, NULL) == MANTA_OK) {
     snprintf(drv.host, sizeof drv.host, "%s",
              manta_value_as_string(manta_value_get(&v, "host"), "localhost"));
@@ -113,10 +112,9 @@ static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 // The answer is not waited for: what follows can be sent at once.
 static manta_status say_hello(manta_error *err)
 {
-  static manta_status answered;
   struct manta__msg m = {.kind = MANTA__M_HELLO, .fd = {drv.ring_fd}, .fds = 1};
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION));
-  return manta__rpc_call(&drv.rpc, drv.agent, &m, &v, manta__deadline(HELLO_S), on_hello, &answered,
+  return manta__rpc_call(&drv.rpc, drv.agent, &m, &v, manta__deadline(HELLO_S), on_hello, NULL,
                          err);
 }
 
@@ -155,27 +153,50 @@ static manta_status start_agent(manta_error *err)
     return st;
   }
   drv.program_sent = 0;
+  drv.agent_spoke = false;
+  drv.refusal = (manta_error)MANTA_ERROR_INIT;
   return say_hello(err);
 }
 
-static void reap_agent(void)
+// As waitpid gives it, or -1. It is gone, or about to be: its socket has closed.
+static int reap_agent(void)
 {
-  if (drv.agent_pid > 0)
-    waitpid(drv.agent_pid, NULL, 0); // it is gone, or about to be: its socket has closed
+  int status = -1;
+  if (drv.agent_pid > 0 && waitpid(drv.agent_pid, &status, 0) != drv.agent_pid)
+    status = -1; // the program reaps all its children
   drv.agent_pid = 0;
+  return status;
 }
 
-static void agent_lost(const manta_error *how)
+static void on_refused(struct manta__msg *m)
 {
-  manta_error why = MANTA_ERROR_INIT;
-  manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) died: %s", (int)drv.agent_pid,
-                  how->message);
+  manta_value v = {0};
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  manta_error_set(&drv.refusal,
+                  (manta_status)manta_value_as_int(manta_value_get(&v, "status"), MANTA_EAGENT),
+                  "%s", manta_value_as_string(manta_value_get(&v, "message"), ""));
+  manta_value_fini(&v);
+}
+
+// One that never spoke will not speak the next time either: that is no loss but an error.
+static void agent_lost(void)
+{
+  manta_error why = drv.refusal;
+  char how[64] = "its end is not known";
+  int pid = (int)drv.agent_pid, status = reap_agent();
+  if (status >= 0)
+    manta__proc_explain(status, how, sizeof how);
+  if (why.status == MANTA_OK)
+    manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) %s: %s%s", pid,
+                    drv.agent_spoke ? "died" : "did not start", how,
+                    drv.agent_spoke ? "" : "\nhint: does MANTA_BIN name the command manta?");
+  bool final = !drv.agent_spoke;
   manta__conn_destroy(drv.agent);
   drv.agent = NULL;
   manta__rpc_abandon(&drv.rpc, MANTA_ECLOSED);
-  reap_agent();
   for (manta_trainer *t = drv.trainers; t; t = t->next)
-    manta__run_agent_lost(t, &why);
+    manta__run_agent_lost(t, &why, final);
 }
 
 manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v, manta_error *err)
@@ -291,7 +312,9 @@ static void read_agent(void)
   manta_error err = MANTA_ERROR_INIT;
   int rc = 0;
   while (drv.agent && (rc = manta__conn_recv(drv.agent, &m, &err)) == 1) {
-    if (!manta__rpc_take(&drv.rpc, &m)) {
+    if (m.kind == MANTA__M_REFUSED) {
+      on_refused(&m);
+    } else if (!manta__rpc_take(&drv.rpc, &m)) {
       manta_trainer *t = drv.trainers;
       while (t && t->group != m.group)
         t = t->next;
@@ -301,7 +324,7 @@ static void read_agent(void)
     manta__msg_close(&m);
   }
   if (drv.agent && rc < 0)
-    agent_lost(&err);
+    agent_lost();
 }
 
 static int drain_rows(int64_t now)

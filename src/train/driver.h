@@ -55,7 +55,7 @@ struct manta_trainer {
   manta_trainer *next;
   uint32_t group;
   int workers, min_workers, max_retries, threads;
-  bool pinned_size; /* min == max: never shrink */
+  bool elastic; /* the user gave a minimum: fewer than asked for is no error, even at the start */
   bool retry_errors, pin, show_all, quiet, strict_cpus;
   double step_timeout, grace, cpus, gpus;
   int64_t log_limit;
@@ -82,6 +82,7 @@ struct manta_run {
   char *dir;
   int rundir, logs, job_fd, initial_fd; /* initial_fd: checkpoint to begin from, or -1 */
   bool exec;                            /* an execute call: no directory, no rows */
+  bool single;                          /* … of rank 0 alone */
   bool resumed, replayed;               /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
@@ -127,6 +128,8 @@ struct manta__driver {
   int command_fd, ring_fd;  /* eventfds: user threads (also from signal handlers: atomic), rows */
   manta__conn *agent;
   pid_t agent_pid;
+  bool agent_spoke;    /* it answered our hello */
+  manta_error refusal; /* why it cannot work, if it said so */
   struct manta__rpc rpc;
   char host[256];
   double host_cpus, host_gpus;
@@ -143,8 +146,11 @@ struct manta__driver {
 
 extern struct manta__driver manta__drv;
 
-/* --- driver.c: the process's side
- * ---------------------------------------------------------------------- */
+/* Copies a config struct of whatever age into one of ours. */
+manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
+                                manta_error *err);
+
+/* --- driver.c: the process's side --- */
 
 /* Called by manta_init in the driver. */
 void manta__driver_note_program(int argc, char **argv);
@@ -162,11 +168,11 @@ manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v
 /* Finds the manta command, which is the agent's binary. manta_free it. */
 char *manta__driver_find_command(void);
 
-/* --- run.c: what happens to a run; all with the lock held
- * ---------------------------------------------- */
+/* --- run.c: what happens to a run; all with the lock held --- */
 
 void manta__run_on_msg(manta_trainer *t, struct manta__msg *m);
-void manta__run_agent_lost(manta_trainer *t, const manta_error *why);
+/* final: there will not be another one. */
+void manta__run_agent_lost(manta_trainer *t, const manta_error *why, bool final);
 /* Reads the rings of a trainer; the number of rows. */
 int manta__run_drain(manta_trainer *t);
 /* Does what is due; returns when it must be called again. */

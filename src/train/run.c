@@ -27,7 +27,7 @@
 #define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5
 #define PROBE_S       5.0 /* how often a run that is smaller than it should be asks for room */
-#define REQUEST_PAIRS 8
+#define REQUEST_PAIRS 9
 #define HELD_NS       100000000 /* rows wait so long for a rank that lags behind */
 
 #define drv manta__drv
@@ -283,15 +283,19 @@ static void drop_peer(manta_trainer *t, int64_t wid)
 static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
 {
   const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
-  manta_error_set(out, MANTA_EWORKER, "rank %d (pid %lld on %s) %s%s%s%s%s", rank,
+  bool hung = manta_value_as_bool(manta_value_get(v, "hung"), false);
+  manta_status st = hung ? MANTA_EHUNG : MANTA_EWORKER;
+  manta_error_set(out, st, "rank %d (pid %lld on %s) %s%s%s", rank,
                   (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
                   manta_value_as_string(manta_value_get(v, "host"), drv.host),
                   manta_value_as_string(manta_value_get(v, "cause"), "?"),
-                  *last ? "\nits last output:\n" : "", last, r->dir ? "\nits log: " : "",
-                  r->dir ? r->dir : "");
+                  *last ? "\nits last output:\n" : "", last);
+  char log[32];
+  snprintf(log, sizeof log, "rank-%d.log", rank);
+  if (r->logs < 0 || faccessat(r->logs, log, F_OK, 0) < 0)
+    return; // it printed nothing
   size_t n = strlen(out->message);
-  if (r->dir)
-    snprintf(out->message + n, sizeof out->message - n, "/logs/rank-%d.log", rank);
+  snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/logs/%s", r->dir, log);
 }
 
 static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
@@ -447,6 +451,7 @@ static manta_value request(const manta_trainer *t, manta_pair *pairs, uint64_t k
   pairs[5] = MANTA_KV_BOOL("pin", t->pin);
   pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
   pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
+  pairs[8] = MANTA_KV_INT("must", t->elastic ? min : count);
   return (manta_value){.type = MANTA_MAP, .count = REQUEST_PAIRS, .u.pairs = pairs};
 }
 
@@ -628,7 +633,10 @@ static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
 static void compose_error(manta_run *r)
 {
   r->error = r->group.root;
-  if (r->error.status == MANTA_EWORKER && r->group.policy.max_retries > 0) {
+  if (r->error.status == MANTA_EPREEMPTED && r->dir)
+    snprintf(r->error.message, sizeof r->error.message,
+             "asked to stop; `manta resume %s` goes on from the newest checkpoint", r->dir);
+  if (manta_status_harm(r->error.status) == MANTA_HARM_RANK && r->group.retries > 0) {
     size_t n = strlen(r->error.message);
     snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",
              r->group.retries);
@@ -694,7 +702,11 @@ static void tell_revival(manta_run *r)
 {
   if (r->trainer->quiet || r->exec)
     return;
-  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root[0] ? r->last_root : "resizing",
+  if (!r->last_root[0]) {
+    manta__info("resizing to %d workers", r->group.policy.want);
+    return;
+  }
+  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root,
                   r->trainer->newest.fd >= 0 ? "the newest checkpoint" : "the start");
 }
 
@@ -775,6 +787,10 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
   case MANTA__M_NOROOM:
     on_noroom(t, &v, now);
     break;
+  case MANTA__M_DYING: // what follows from it comes with GONE
+    if (t->run)
+      manta__group_dying(&t->run->group, manta_value_as_int(manta_value_get(&v, "wid"), -1));
+    break;
   case MANTA__M_GONE:
     on_gone(t, &v, now);
     break;
@@ -795,12 +811,12 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     on_asked(t, &v);
     break;
   default:
-    break; // DYING: what follows from it comes with GONE
+    break;
   }
   manta_value_fini(&v);
 }
 
-void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
+void manta__run_agent_lost(manta_trainer *t, const manta_error *why, bool final)
 {
   manta__run_drain(t);
   while (t->peers)
@@ -814,5 +830,7 @@ void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
   t->run->announced = false;
   manta_value v = MANTA_MAP(MANTA_KV_STR("cause", why->message));
   log_value(t->run, MANTA__EV_LOST, &v);
+  if (final)
+    manta__group_stop(&t->run->group, why->status, why->message);
   manta__group_agent_lost(&t->run->group, why);
 }

@@ -64,6 +64,7 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   MANTA_TRY(manta_value_copy(&config, &r->config));
   MANTA_TRY(manta_value_put(job, "config", &config));
   MANTA_TRY(manta_value_put_bool(job, "in_run", !r->exec));
+  MANTA_TRY(manta_value_put_bool(job, "single", r->single));
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
   return manta_value_put_int(job, "threads", r->trainer->threads);
@@ -308,7 +309,6 @@ static manta_status open_initial(manta_run *r, const char *dir, manta_error *err
   if (!dir)
     return MANTA_OK;
   MANTA_TRY(manta_checkpoint_open(&c, dir, true, err));
-  // A fresh run counts from 1, whatever the checkpoint's own count was.
   r->initial_iteration = manta_checkpoint_iteration(c);
   manta_checkpoint_close(c);
   r->initial_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -317,9 +317,6 @@ static manta_status open_initial(manta_run *r, const char *dir, manta_error *err
 
 static manta_status check_run_config(const manta_run_config *rc, manta_error *err)
 {
-  if (rc->size != sizeof *rc)
-    return manta_error_set(err, MANTA_EINVAL,
-                           "manta_run_config is not initialised: use MANTA_RUN_CONFIG_INIT");
   if (rc->config && rc->config->type != MANTA_MAP)
     return manta_error_set(err, MANTA_ETYPE, "config must be a map");
   if (rc->workers < 0 || rc->workers > MANTA_MAX_RANKS)
@@ -369,12 +366,16 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   return open_initial(r, rc->checkpoint, err);
 }
 
-static manta_run *run_alloc(manta_trainer *t, bool exec)
+// What is to be done: a run to its end, a run row by row, a call on all workers, a call on rank 0.
+enum purpose { RUN, ITERATE, EXECUTE, EXECUTE_SINGLE };
+
+static manta_run *run_alloc(manta_trainer *t, enum purpose what)
 {
   manta_run *r = manta__calloc(1, sizeof *r);
   if (r) {
     r->trainer = t;
-    r->exec = exec;
+    r->exec = what >= EXECUTE;
+    r->single = what == EXECUTE_SINGLE;
     r->rundir = r->logs = r->job_fd = r->initial_fd = -1;
   }
   return r;
@@ -597,19 +598,22 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
 }
 
 static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
-                          const manta_run_config *given, bool exec, bool iterate, manta_error *err)
+                          const manta_run_config *given, enum purpose what, manta_error *err)
 {
   static const manta_run_config dflt = MANTA_RUN_CONFIG_INIT;
-  const manta_run_config *rc = given ? given : &dflt;
+  manta_run_config full, *rc = &full;
   uint32_t attempt = 0;
+  MANTA_TRY(manta__config_take(rc, sizeof *rc, given ? (const void *)given : &dflt,
+                               "MANTA_RUN_CONFIG_INIT", err));
   MANTA_TRY(check_run_config(rc, err));
   if (t->run)
     return manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
-  manta_run *r = run_alloc(t, exec);
+  manta_run *r = run_alloc(t, what);
   if (!r)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
   manta_status st = fill_run(r, rc, err);
-  if (st == MANTA_OK && iterate)
+  bool exec = what >= EXECUTE;
+  if (st == MANTA_OK && what == ITERATE)
     r->align.drop = false;
   if (st == MANTA_OK && exec && getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
     st = manta_error_set(err, MANTA_EIO, "getrandom: %m");
@@ -636,7 +640,7 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
 manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
                              const manta_run_config *rc, manta_error *err)
 {
-  return start(out, t, fn, rc, false, true, err);
+  return start(out, t, fn, rc, ITERATE, err);
 }
 
 bool manta_run_finished(const manta_run *r)
@@ -688,18 +692,24 @@ manta_status manta_trainer_run(manta_trainer *t, manta_train_fn fn, const manta_
                                manta_value *results, manta_error *err)
 {
   manta_run *r;
-  MANTA_TRY(start(&r, t, fn, rc, false, false, err));
+  MANTA_TRY(start(&r, t, fn, rc, RUN, err));
+  return run_to_end(r, results, err);
+}
+
+static manta_status execute(manta_trainer *t, manta_train_fn fn, const manta_value *arg,
+                            enum purpose what, manta_value *results, manta_error *err)
+{
+  manta_run *r;
+  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
+  rc.config = arg;
+  MANTA_TRY(start(&r, t, fn, &rc, what, err));
   return run_to_end(r, results, err);
 }
 
 manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn, const manta_value *arg,
                                    manta_value *results, manta_error *err)
 {
-  manta_run *r;
-  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
-  rc.config = arg;
-  MANTA_TRY(start(&r, t, fn, &rc, true, false, err));
-  return run_to_end(r, results, err);
+  return execute(t, fn, arg, EXECUTE, results, err);
 }
 
 manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
@@ -707,7 +717,7 @@ manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
                                           manta_error *err)
 {
   manta_value all = {0};
-  manta_status st = manta_trainer_execute(t, fn, arg, &all, err);
+  manta_status st = execute(t, fn, arg, EXECUTE_SINGLE, &all, err);
   const manta_value *first = manta_value_at(&all, 0);
   if (st == MANTA_OK && result && first && manta_value_copy(result, first) < 0)
     st = manta_error_set(err, MANTA_ENOMEM, "no memory for the result");

@@ -22,6 +22,12 @@
 #include "base/clock.h"
 #include "test.h"
 
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
+
 struct rig {
   manta_trainer *t;
   manta_trainer_config cfg;

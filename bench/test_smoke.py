@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/test_smoke.py BUILD - bench/run measures everything it promises; how fast is not asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parent
+# What the table of figures consists of. The soak's rows come from elsewhere.
+NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "rows-8", "stall",
+         "stall-first", "stall-rush", "write", "write-slow", "notice", "notice-big", "notice-busy",
+         "revive", "revive-big", "many", "many-rss", "many-pss"]
+PAIRED = ["stall", "stall-rush", "write"]  # OpenMPI may be missing, memcpy and dd may not
+WITHOUT_BAR = ["start-create", "again-first", "stall-first", "many-pss"]
+
+number = 0
+
+
+def check(ok: bool, name: str, why: str = "") -> bool:
+    global number
+    number += 1
+    print(f"{'ok' if ok else 'not ok'} {number} - {name}")
+    if not ok and why:
+        print(*(f"# {line}" for line in why.splitlines()), sep="\n")
+    return ok
+
+
+def whole(row: dict[str, Any]) -> bool:
+    """Two samples at least, all of them positive; a loss of speed may be anything."""
+    sane = row["name"] == "write-slow" or all(s > 0 for s in row["ours"])
+    paired = row["name"] not in PAIRED or (len(row["peer"]) >= 2 and row["ratio"] > 0)
+    judged = row["name"] in WITHOUT_BAR or (isinstance(row["ok"], bool) and bool(row["bar"]))
+    return len(row["ours"]) >= 2 and sane and paired and judged and "median" in row
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as d:
+        out = Path(d) / "results.json"
+        done = subprocess.run([sys.executable, str(BENCH / "run"), "--quick", "--build",
+                               sys.argv[1], "--json", str(out)], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True)
+        good = check(done.returncode == 0, "everything is measured", done.stderr)
+        rows = {r["name"]: r for r in json.loads(out.read_text())["rows"]} if out.exists() else {}
+        left = sorted(p.name for p in Path(d).iterdir() if p != out)
+    for name in NAMES:
+        good &= check(name in rows and whole(rows[name]), name, str(rows.get(name)))
+    good &= check(all(r["what"] in done.stdout for r in rows.values()), "the table has every row")
+    good &= check(not left, "no run is left behind", " ".join(left))
+    print(f"1..{number}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
