@@ -128,4 +128,13 @@ def test_the_program_dies_with_the_command() -> None:
     assert bed.status()["state"] == "interrupted"
 
 
+def test_killed_while_workers_are_being_made_nothing_stays() -> None:
+    for i in range(30):
+        p = bed.start("run", "-n", 2, COUNTER, *LONG)
+        time.sleep(0.001 * i)
+        p.kill()
+        p.wait()
+        bed.gone()
+
+
 main(globals())
