@@ -5,11 +5,13 @@
  *
  * The first save makes one slot and fills it; a short-lived thread then makes the others, so that
  * the second save finds them warm. The same thread replaces, behind a later save, what has become
- * useless: a slot that was RETIRED, or a free one that a grown state does not fit into. (1) All
- * checks come before a slot is taken: once FILLING, nothing can fail any more. (2) With an
- * unchanged set of tensors and a free slot, a save makes no system call and no allocation. (3) The
- * thread owns the slots it was given until it sets `done`; no other memory is shared with it. (4) A
- * forked child has neither the thread nor the mappings: fini there closes descriptors only.
+ * useless: a slot that was RETIRED, or a free one that a grown state does not fit into.
+ * (1) All checks come before a slot is taken: once FILLING, nothing can fail any more.
+ * (2) With an unchanged set of tensors and a free slot, a save makes no system call and no
+ *     allocation.
+ * (3) The thread owns the slots it was given until it sets `done`; no other memory is shared with
+ *     it.
+ * (4) A forked child has neither the thread nor the mappings: fini there closes descriptors only.
  */
 #include <inttypes.h>
 #include <pthread.h>

@@ -4,10 +4,10 @@
  * store.h.
  *
  * (1) A write happens in .tmp-NNNNNN, gets its number by rename once all files are synced, and
- * counts from the moment its manifest is renamed into place. (2) Numbers only rise, past whatever
- * else lies there under a number, valid or not. (3) Leftovers are removed only by a process that
- * holds the lock on checkpoints/: without it, they may be what another writer (of a run that is
- * just ending) is at work on.
+ *     counts from the moment its manifest is renamed into place.
+ * (2) Numbers only rise, past whatever else lies there under a number, valid or not.
+ * (3) Leftovers are removed only by a process that holds the lock on checkpoints/: without it,
+ *     they may be what another writer (of a run that is just ending) is at work on.
  */
 #include "ckpt/store.h"
 

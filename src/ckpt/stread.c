@@ -5,9 +5,9 @@
  * A parser for this one shape of JSON, instead of a general one: a header of 65,536 tensors is read
  * without a tree, and each refusal can say what is wrong where.
  * (1) The header is copied before it is looked at: it may lie in memory that another process
- * shares. Strings are decoded in place in that copy, where they can only become shorter. (2) The
- * tensors' data covers the rest of the file exactly: in range, no overlap, no hole. (3) Sizes agree
- * with type and shape; names are UTF-8 without NUL, and there once.
+ *     shares. Strings are decoded in place in that copy, where they can only become shorter.
+ * (2) The tensors' data covers the rest of the file exactly: in range, no overlap, no hole.
+ * (3) Sizes agree with type and shape; names are UTF-8 without NUL, and there once.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd/child.c - (1) The program dies with us, however we end. (2) Signals are read from a
- * descriptor between two looks at the child: nothing happens inside a handler. (3) A notice goes to
- * the runs of the program through their agents, for libmanta puts no handler into the user's
- * program; a program that has no run gets the SIGTERM itself.
+ * cmd/child.c - the program that `manta run` starts, and its signals.
+ * (1) The program dies with us, however we end.
+ * (2) Signals are read from a descriptor between two looks at the child: nothing happens inside a
+ *     handler.
+ * (3) A notice goes to the runs of the program through their agents, for libmanta puts no handler
+ *     into the user's program; a program that has no run gets the SIGTERM itself.
  */
 #include "cmd/child.h"
 

@@ -8,6 +8,7 @@
 
 #define BACKOFF_FIRST_S 0.1
 #define BACKOFF_MAX_S   10.0
+#define NOTICE_GRACES   4   /* grace times for those that have not left after a notice */
 #define ROOT_WAIT_S     0.2 /* how much later than its consequences a root may be known */
 
 static int64_t after(int64_t now, double s)
@@ -276,6 +277,17 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
   return finish(g);
 }
 
+// A rank left after a notice. The others may do so in their own time, but not if they wait for it;
+// and when rank 0, which saves, is gone, there is nothing left to do for them.
+static bool others_may_follow(struct manta__group *g, int64_t now)
+{
+  if (g->member[0].state != MANTA__MB_RUNNING)
+    return false;
+  if (g->by == MANTA__NEVER)
+    g->by = after(now, NOTICE_GRACES * g->policy.grace_s);
+  return now < g->by;
+}
+
 static enum manta__g_do next_running(struct manta__group *g, int64_t now)
 {
   if (running(g) == 0) {
@@ -286,8 +298,9 @@ static enum manta__g_do next_running(struct manta__group *g, int64_t now)
   bool resize = g->resize && g->by == 0;
   if (!g->lost && !g->failed && !g->peer_trouble && !g->stop && !resize)
     return MANTA__DO_NOTHING;
-  if (g->peer_trouble && !g->lost && !g->failed && !g->stop && !resize && g->notice)
-    return MANTA__DO_NOTHING; // some rank left after a notice; the others follow in their own time
+  bool noticed = g->notice && !g->lost && !g->failed && !g->stop && !resize;
+  if (noticed && others_may_follow(g, now))
+    return MANTA__DO_NOTHING;
   g->phase = MANTA__G_ENDING;
   g->ending_ns = now;
   g->by = after(now, g->policy.grace_s);

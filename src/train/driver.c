@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/driver.h"
+#include "train/run.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 
 #define BATCH_NS    10000000 /* rows are read at most this often */
@@ -179,7 +180,7 @@ static void on_refused(struct manta__msg *m)
   manta_value_fini(&v);
 }
 
-// One that never spoke will not speak the next time either: that is no loss but an error.
+// One that ended without a word will not speak the next time either: no loss, but an error.
 static void agent_lost(void)
 {
   manta_error why = drv.refusal;
@@ -191,7 +192,7 @@ static void agent_lost(void)
     manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) %s: %s%s", pid,
                     drv.agent_spoke ? "died" : "did not start", how,
                     drv.agent_spoke ? "" : "\nhint: does MANTA_BIN name the command manta?");
-  bool final = !drv.agent_spoke;
+  bool final = !drv.agent_spoke && !(status >= 0 && WIFSIGNALED(status));
   manta__conn_destroy(drv.agent);
   drv.agent = NULL;
   manta__rpc_abandon(&drv.rpc, MANTA_ECLOSED);
@@ -332,7 +333,7 @@ static int drain_rows(int64_t now)
   int rows = 0;
   bool held = false;
   for (manta_trainer *t = drv.trainers; t; t = t->next) {
-    rows += manta__run_drain(t);
+    rows += manta__rows_drain(t);
     held |= t->run && t->run->held_ns > 0;
   }
   if (rows > 0 || held)
@@ -357,7 +358,7 @@ static bool arm_rings(void)
   bool quiet = true;
   for (manta_trainer *t = drv.trainers; t; t = t->next)
     for (struct manta__peer *p = t->peers; p; p = p->next)
-      if (p->ring.h && !p->damaged && manta__run_reading(t))
+      if (p->ring.h && !p->damaged && manta__rows_reading(t))
         quiet &= manta__ring_sleep(&p->ring);
   return quiet;
 }

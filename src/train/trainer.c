@@ -13,7 +13,7 @@
 #include "group/table.h"
 #include "sys/file.h"
 #include "sys/sock.h"
-#include "train/driver.h"
+#include "train/run.h"
 
 #define START_S    60.0
 #define SHUTDOWN_S 7.0 /* the agent gives workers 5 s */

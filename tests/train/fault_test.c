@@ -321,7 +321,6 @@ static void a_notice_ends_the_run_after_a_checkpoint(void **state)
   assert_ok(manta_trainer_checkpoint(r.t, &c, &r.err), &r.err);
   assert_non_null(c);
   assert_true(manta_checkpoint_iteration(c) >= 10);
-  assert_int_equal(r.last % 10, 0); // each rank ended right after its own save
   assert_true(r.last <= manta_checkpoint_iteration(c));
   manta_checkpoint_close(c);
   rig_fini(&r);
@@ -578,6 +577,6 @@ int main(int argc, char **argv)
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  unlink(getenv("MANTA_TEST_BOARD"));
+  board_close();
   return failed;
 }

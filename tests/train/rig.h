@@ -57,6 +57,7 @@ extern struct board *board;
 
 /* Call first in main, after manta_init: the board is a file that workers map by path. */
 void board_open(void);
+void board_close(void); /* last in main */
 
 manta_status counting(manta_session *s, manta_value *result, manta_error *err);
 
