@@ -26,6 +26,7 @@
 #include "cmd/ask.h"
 #include "cmd/format.h"
 #include "cmd/options.h"
+#include "event/lock.h"
 #include "sys/sock.h"
 
 #define GRACE_S 30.0
@@ -107,6 +108,15 @@ static manta_status start(struct child *c, const char *path, char *const argv[],
 
 // --- Notices -------------------------------------------------------------------------------------
 
+// A program that keeps its workers between two runs has none that could end.
+static bool goes_on(const char *path)
+{
+  int fd = path[0] ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  bool held = fd >= 0 && manta__runlock_holder(fd) != 0;
+  manta__fd_close(&fd);
+  return held;
+}
+
 // How many runs of the program were told.
 static int notice_runs(const struct child *c)
 {
@@ -117,7 +127,7 @@ static int notice_runs(const struct child *c)
   int told = 0;
   manta__ask_ps(&ps, true, &err);
   while (manta__live_next(&ps, &at, &live))
-    if (live.path[0] && manta__is_below(live.driver, c->pid))
+    if (manta__is_below(live.driver, c->pid) && goes_on(live.path))
       told += manta__ask_run(live.agent, "notice", live.path, 0, &err) == MANTA_OK;
   manta_value_fini(&ps);
   return told;

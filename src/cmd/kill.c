@@ -72,20 +72,23 @@ static manta_status not_running(const struct target *t, manta_error *err)
                          strcmp(word, "interrupted") ? word : "was interrupted");
 }
 
-// A run has its log, and with it a holder, a moment before its agent hears of it.
-static manta_status find(struct target *t, const char *what, manta_error *err)
+// A run has its log, and with it a holder, a moment before its agent hears of it. A program may
+// keep its workers after the run: then the agent still names it, but nobody holds it (idle_too).
+static manta_status find(struct target *t, const char *what, bool idle_too, manta_error *err)
 {
+  bool held;
   bool found = false;
   *t = (struct target){.ref = MANTA__RUNREF_NONE};
   MANTA_TRY(manta__runref_open(&t->ref, what, err));
   for (int64_t by = manta__deadline(BEGIN_S);;) {
-    bool held = manta__runlock_holder(t->ref.fd) > 0;
+    held = manta__runlock_holder(t->ref.fd) != 0;
     MANTA_TRY(look(t, &found, err));
     if (found || !held || manta__now() > by)
       break;
     nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000l}, NULL);
   }
-  return found ? MANTA_OK : not_running(t, err);
+  bool idle = found && !held && t->driver > 0;
+  return found && (!idle || idle_too) ? MANTA_OK : not_running(t, err);
 }
 
 // --- Ending --------------------------------------------------------------------------------------
@@ -166,9 +169,10 @@ int manta__cmd_kill(const struct manta__args *a)
 {
   struct target t;
   manta_error err = MANTA_ERROR_INIT;
-  manta_status st = find(&t, a->operand[0], &err);
+  bool now = manta__args_has(a, "now");
+  manta_status st = find(&t, a->operand[0], now, &err);
   if (st == MANTA_OK)
-    st = end_run(&t, manta__args_has(a, "now"), &err);
+    st = end_run(&t, now, &err);
   manta__runref_close(&t.ref);
   return st < 0 ? manta__complain(&err) : MANTA__EXIT_OK;
 }
@@ -178,7 +182,7 @@ int manta__cmd_kill(const struct manta__args *a)
 static manta_status ask(struct target *t, const char *run, const char *what, int64_t n,
                         manta_error *err)
 {
-  MANTA_TRY(find(t, run, err));
+  MANTA_TRY(find(t, run, false, err));
   if (t->driver < 0)
     return manta_error_set(err, MANTA_ESTATE, "the program of %s is gone", t->ref.name);
   return manta__ask_run(t->agent, what, t->path, n, err);

@@ -390,9 +390,9 @@ static void driver_lost(struct agent *a)
   for (struct group *g = a->groups; g; g = g->next)
     for (struct worker *w = g->workers; w; w = w->next)
       agent_worker_kill(w, "the driver is gone");
-  agent_zygotes_end(a);
   for (struct group *g = a->groups; g; g = g->next)
     agent_snap_driver_lost(g);
+  agent_zygotes_end(a); // may be all that the agent stayed for
   agent_maybe_leave(a);
 }
 

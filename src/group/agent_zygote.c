@@ -138,12 +138,14 @@ static void on_msg(struct link *l, struct manta__msg *m)
 // Workers that it was asked for and that it never made will not come any more.
 static void disappoint(struct agent *a, struct zygote *z, pid_t pid)
 {
-  for (struct group *g = a->groups; g; g = g->next)
+  for (struct group *g = a->groups, *after; g; g = after) {
+    after = g->next; // the group may end with its last worker
     for (struct worker *w = g->workers, *next; w; w = next) {
       next = w->next;
       if (w->zygote == z && w->zygote_pid == pid && w->pid == 0)
         agent_worker_forked(w, 0, -1, ECHILD);
     }
+  }
 }
 
 static void on_end(struct link *l)
@@ -211,7 +213,13 @@ bool agent_zygote_exited(struct agent *a, pid_t pid, int status)
 
 void agent_zygotes_end(struct agent *a)
 {
-  for (int i = 0; i < AGENT_ZYGOTES; i++)
-    if (a->zygote[i].key)
-      forget(&a->zygote[i]);
+  for (int i = 0; i < AGENT_ZYGOTES; i++) {
+    struct zygote *z = &a->zygote[i];
+    pid_t pid = z->pid;
+    if (!z->key)
+      continue;
+    forget(z);
+    if (pid > 0)
+      disappoint(a, z, pid);
+  }
 }

@@ -38,6 +38,10 @@ class Done:
     out: str
     err: str
 
+    def __post_init__(self) -> None:
+        """Agents and writers say to our standard error what a sanitizer finds in them."""
+        assert "Sanitizer" not in self.err and "runtime error" not in self.err, self.err
+
     def json(self) -> Any:
         return json.loads(self.out)
 

@@ -6,8 +6,8 @@
  *
  * Counts to N on every worker, with a report and a line of output per step and a checkpoint every K
  * steps; each step takes so long. The result of a rank is its count. NOTE "fail" ends rank 0 with
- * an error half way, "deaf" ignores a notice, "twice" counts in two runs. Exit code 75 after a
- * notice.
+ * an error half way, "deaf" ignores a notice, "twice" counts in two runs, "stay" keeps the workers
+ * after the run until it is killed. Exit code 75 after a notice.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +122,8 @@ int main(int argc, char **argv)
   int code = run_once(t, &rc);
   if (code == 0 && !strcmp(note, "twice"))
     code = run_once(t, &rc);
+  if (!strcmp(note, "stay"))
+    pause();
   manta_trainer_destroy(t);
   return code;
 }

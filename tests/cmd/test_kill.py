@@ -55,6 +55,20 @@ def test_a_driver_that_does_not_react_is_killed() -> None:
     assert bed.finish(p).code == 128 + signal.SIGKILL
 
 
+def test_a_program_that_goes_on_after_its_run() -> None:
+    p = bed.counting(*LONG, "stay")
+    pid = driver_of(bed)
+    done = bed.manta("kill", "latest")
+    assert done.code == 0 and done.out.endswith(f"; its program (pid {pid}) goes on\n"), done
+    assert p.poll() is None and bed.ps()[0]["state"] == "idle"
+    for words in (["kill"], ["notice"]):
+        done = bed.manta(*words, "latest")
+        assert done.code == 1 and "is not running: it was interrupted" in done.err, done
+    assert bed.manta("kill", "--now", "latest").code == 0
+    assert bed.finish(p).code == 128 + signal.SIGKILL
+    bed.gone(1.0)
+
+
 def test_the_right_one_of_two_runs_is_killed() -> None:
     p, first = bed.counting(*LONG), bed.runs()[-1]
     q, second = bed.counting(*LONG), bed.runs()[-1]
@@ -102,7 +116,8 @@ def test_notice_ends_with_75() -> None:
 
 def test_a_copy_of_a_directory_is_not_the_run() -> None:
     p = bed.counting(*LONG)
-    shutil.copytree(bed.runs()[-1], bed.root / "copy")
+    changing = shutil.ignore_patterns("checkpoints", ".lock")
+    shutil.copytree(bed.runs()[-1], bed.root / "copy", ignore=changing)
     done = bed.manta("kill", bed.root / "copy")
     assert done.code == 1 and "is not running" in done.err, done
     assert p.poll() is None and bed.manta("kill", "latest").code == 0

@@ -110,6 +110,15 @@ def test_a_program_without_a_run_gets_the_sigterm() -> None:
     assert bed.finish(p).code == 9
 
 
+def test_a_program_between_two_runs_gets_the_sigterm() -> None:
+    p = bed.start("run", COUNTER, 5, 2, 0, "stay")
+    wait_for("the end of the run", lambda: p.stdout and p.stdout.readline() == "counted [5]\n")
+    wait_for("idle workers", lambda: bed.ps() and bed.ps()[0]["state"] == "idle")
+    p.send_signal(signal.SIGTERM)
+    assert bed.finish(p).code == 128 + signal.SIGTERM
+    bed.gone()
+
+
 def test_sigint_is_left_to_the_terminal() -> None:
     p = bed.counting(*LONG)
     p.send_signal(signal.SIGINT)
@@ -126,6 +135,15 @@ def test_the_program_dies_with_the_command() -> None:
     p.wait()
     bed.gone()
     assert bed.status()["state"] == "interrupted"
+
+
+def test_killed_while_workers_are_being_made_nothing_stays() -> None:
+    for i in range(30):
+        p = bed.start("run", "-n", 2, COUNTER, *LONG)
+        time.sleep(0.001 * i)
+        p.kill()
+        p.wait()
+        bed.gone()
 
 
 main(globals())
