@@ -94,6 +94,11 @@ static void print_times(const struct manta__standing *s)
   manta__line("began", "%s", manta__text_time(from, s->sum.begin_ns));
   manta__line(running ? "runs for" : "took", "%s",
               manta__text_duration(span, end_of(s) - s->sum.begin_ns));
+  const manta_value *start = manta_value_get(&s->sum.finish, "start");
+  double row = manta_value_as_real(manta_value_get(start, "first_row_s"), 0);
+  if (row > 0)
+    manta__line("start", "workers after %.1f ms, first row after %.1f ms",
+                manta_value_as_real(manta_value_get(start, "formed_s"), 0) * 1e3, row * 1e3);
   if (!running)
     manta__line("ended", "%s ago", manta__text_duration(ago, manta__wall() - s->sum.end_ns));
 }

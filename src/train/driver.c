@@ -156,7 +156,8 @@ static manta_status start_agent(manta_error *err)
   drv.program_sent = 0;
   drv.agent_spoke = false;
   drv.refusal = (manta_error)MANTA_ERROR_INIT;
-  return say_hello(err);
+  manta_status said = say_hello(err);
+  return said == MANTA_ECLOSED ? MANTA_OK : said; // gone already: that is noticed as any loss
 }
 
 // As waitpid gives it, or -1. It is gone, or about to be: its socket has closed.
@@ -233,7 +234,7 @@ static uint64_t program_key(const struct manta__exe *exe, int threads)
   return (h >> 1) | 1;
 }
 
-static manta_status strings_to_list(manta_value *out, char **list, size_t n)
+manta_status manta__strings_to_value(manta_value *out, char **list, size_t n)
 {
   MANTA_TRY(manta_value_set_list(out));
   for (size_t i = 0; i < n; i++) {
@@ -263,7 +264,7 @@ static manta_status describe_program(manta_value *v, uint64_t key, const struct 
 {
   manta_value argv = {0}, env = {0}, omp = {0};
   MANTA_TRY(manta_value_set_map(v));
-  MANTA_TRY(strings_to_list(&argv, drv.argv, (size_t)drv.argc));
+  MANTA_TRY(manta__strings_to_value(&argv, drv.argv, (size_t)drv.argc));
   MANTA_TRY(environment_to_list(&env, threads > 0));
   if (threads > 0) {
     char text[48];

@@ -69,6 +69,8 @@ void manta__driver_wake(void);
 /* The program's zygotes can be started by the agent from now on; gives their key. */
 manta_status manta__driver_program(uint64_t *key_out, int threads, manta_error *err);
 manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v, manta_error *err);
+/* A list of strings. */
+manta_status manta__strings_to_value(manta_value *out, char **list, size_t n);
 /* Finds the manta command, which is the agent's binary. manta_free it. */
 char *manta__driver_find_command(void);
 

@@ -519,6 +519,7 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
 static void on_asked(manta_trainer *t, const manta_value *v)
 {
   const char *what = manta_value_as_string(manta_value_get(v, "what"), "");
+  int64_t n = manta_value_as_int(manta_value_get(v, "n"), 0);
   manta_run *r = t->run;
   if (!r)
     return;
@@ -526,8 +527,8 @@ static void on_asked(manta_trainer *t, const manta_value *v)
     manta__group_stop(&r->group, MANTA_ECANCELED, "ended by `manta kill`");
   else if (!strcmp(what, "notice"))
     manta__group_notice(&r->group);
-  else if (!strcmp(what, "resize"))
-    manta__group_resize(&r->group, (int)manta_value_as_int(manta_value_get(v, "n"), t->workers));
+  else if (!strcmp(what, "resize") && n >= 1 && n <= MANTA_MAX_RANKS)
+    manta__group_resize(&r->group, (int)n);
 }
 
 void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)

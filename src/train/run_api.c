@@ -39,24 +39,16 @@ static double seconds_from_env(const char *name, double dflt)
 
 // --- the job ------------------------------------------------------------------------------------
 
-static manta_status environment(manta_value *out)
-{
-  MANTA_TRY(manta_value_set_list(out));
-  for (char **e = environ; *e; e++) {
-    manta_value s = {0};
-    MANTA_TRY(manta_value_set_string(&s, *e));
-    MANTA_TRY(manta_value_append(out, &s));
-  }
-  return MANTA_OK;
-}
-
 static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, manta_error *err)
 {
   manta_value env = {0}, config = {0};
   char cwd[4096];
   MANTA_TRY(manta_value_set_map(job));
   MANTA_TRY(manta__func_describe(job, fn, err));
-  MANTA_TRY(environment(&env));
+  size_t n = 0;
+  while (environ[n])
+    n++;
+  MANTA_TRY(manta__strings_to_value(&env, environ, n));
   MANTA_TRY(manta_value_put(job, "env", &env));
   if (getcwd(cwd, sizeof cwd))
     MANTA_TRY(manta_value_put_string(job, "cwd", cwd));

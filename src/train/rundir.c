@@ -24,45 +24,41 @@
 #define ADOPT_WAIT_S 40.0 /* for the agent of a lost driver to finish its last write */
 #define drv          manta__drv
 
+static manta_status describe_run(manta_value *v, const manta_run *r, manta_train_fn fn, int ordinal,
+                                 manta_error *err)
+{
+  manta_value argv = {0}, config = {0};
+  char cwd[4096] = "";
+  struct manta__exe exe;
+  MANTA_TRY(manta_value_set_map(v));
+  MANTA_TRY(manta__func_describe(v, fn, err));
+  MANTA_TRY(manta__strings_to_value(&argv, drv.argv, (size_t)drv.argc));
+  MANTA_TRY(manta_value_put(v, "argv", &argv));
+  MANTA_TRY(manta_value_copy(&config, &r->config));
+  MANTA_TRY(manta_value_put(v, "config", &config));
+  MANTA_TRY(manta__exe_self(&exe, err));
+  MANTA_TRY(manta_value_put_string(v, "exe", exe.path));
+  MANTA_TRY(manta_value_put_string(v, "name", r->trainer->name));
+  MANTA_TRY(manta_value_put_string(v, "cwd", getcwd(cwd, sizeof cwd) ? cwd : ""));
+  MANTA_TRY(manta_value_put_string(v, "version", MANTA_VERSION));
+  MANTA_TRY(manta_value_put_int(v, "workers", r->group.policy.want));
+  MANTA_TRY(manta_value_put_int(v, "pid", getpid()));
+  MANTA_TRY(manta_value_put_string(v, "score", r->score));
+  MANTA_TRY(manta_value_put_bool(v, "score_min", r->score_min));
+  MANTA_TRY(manta_value_put_int(v, "session", (int64_t)drv.session));
+  return manta_value_put_int(v, "ordinal", ordinal);
+}
+
 static manta_status log_run(manta_run *r, manta_train_fn fn, int ordinal, manta_error *err)
 {
-  manta_value v = {0}, argv = {0}, config = {0};
-  char cwd[4096] = "";
-  manta_status st = manta_value_set_map(&v);
-  if (st == MANTA_OK)
-    st = manta__func_describe(&v, fn, err);
-  if (st == MANTA_OK)
-    st = manta_value_set_list(&argv);
-  for (int i = 0; st == MANTA_OK && i < drv.argc; i++) {
-    manta_value s = {0};
-    st = manta_value_set_string(&s, drv.argv[i]);
-    if (st == MANTA_OK)
-      st = manta_value_append(&argv, &s);
-  }
-  struct manta__exe exe;
-  if (st == MANTA_OK && manta__exe_self(&exe, err) == MANTA_OK)
-    st = manta_value_put_string(&v, "exe", exe.path);
-  if (st == MANTA_OK)
-    st = manta_value_copy(&config, &r->config);
-  if (st == MANTA_OK && manta_value_put(&v, "argv", &argv) == MANTA_OK &&
-      manta_value_put(&v, "config", &config) == MANTA_OK &&
-      manta_value_put_string(&v, "name", r->trainer->name) == MANTA_OK &&
-      manta_value_put_string(&v, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "") == MANTA_OK &&
-      manta_value_put_string(&v, "version", MANTA_VERSION) == MANTA_OK &&
-      manta_value_put_int(&v, "workers", r->group.policy.want) == MANTA_OK &&
-      manta_value_put_int(&v, "pid", getpid()) == MANTA_OK &&
-      manta_value_put_string(&v, "score", r->score) == MANTA_OK &&
-      manta_value_put_bool(&v, "score_min", r->score_min) == MANTA_OK &&
-      manta_value_put_int(&v, "session", (int64_t)drv.session) == MANTA_OK)
-    st = manta_value_put_int(&v, "ordinal", ordinal);
-  if (st == MANTA_OK) {
-    struct manta__ident id = {r->id, 0, -1, ++r->log_seq};
-    st = manta__log_add_value(r->log, MANTA__EV_RUN, &id, &v, err);
-  }
-  manta_value_fini(&v);
-  manta_value_fini(&argv);
+  manta_value v = {0};
+  struct manta__ident id = {r->id, 0, -1, ++r->log_seq};
+  manta_status st = describe_run(&v, r, fn, ordinal, err);
   if (st == MANTA_ENOMEM)
     manta_error_set(err, st, "no memory to describe the run");
+  if (st == MANTA_OK)
+    st = manta__log_add_value(r->log, MANTA__EV_RUN, &id, &v, err);
+  manta_value_fini(&v);
   return st < 0 ? st : manta__log_flush(r->log, err);
 }
 
