@@ -16,12 +16,29 @@ static int shown = -1;
 
 static const char *const names[] = {"error", "warn", "info", "debug"};
 
+// One write per message, so that messages of several processes never mix within a line.
+static void to_stderr(manta_log_level level, const char *text)
+{
+  char line[2048];
+  int n =
+      snprintf(line, sizeof line, "manta: %s%s%s\n", level == MANTA_LOG_INFO ? "" : names[level],
+               level == MANTA_LOG_INFO ? "" : ": ", text);
+  if (n >= (int)sizeof line) {
+    n = sizeof line;
+    line[n - 1] = '\n';
+  }
+  ssize_t w = write(STDERR_FILENO, line, (size_t)n);
+  (void)w;
+}
+
 static int level_from_env(void)
 {
   const char *s = getenv("MANTA_LOG");
   for (int i = 0; s && i < 4; i++)
     if (!strcmp(s, names[i]))
       return i;
+  if (s && *s)
+    to_stderr(MANTA_LOG_WARN, "MANTA_LOG is none of error, warn, info, debug");
   return MANTA_LOG_WARN;
 }
 
@@ -36,21 +53,6 @@ void manta_set_log(manta_log_fn fn, void *ctx)
   log_fn = fn;
   log_ctx = ctx;
   pthread_mutex_unlock(&lock);
-}
-
-// One write per message, so that messages of several processes never mix within a line.
-static void to_stderr(manta_log_level level, const char *text)
-{
-  char line[2048];
-  int n =
-      snprintf(line, sizeof line, "manta: %s%s%s\n", level == MANTA_LOG_INFO ? "" : names[level],
-               level == MANTA_LOG_INFO ? "" : ": ", text);
-  if (n >= (int)sizeof line) {
-    n = sizeof line;
-    line[n - 1] = '\n';
-  }
-  ssize_t w = write(STDERR_FILENO, line, (size_t)n);
-  (void)w;
 }
 
 void manta__log(manta_log_level level, const char *fmt, ...)

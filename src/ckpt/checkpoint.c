@@ -31,8 +31,7 @@ struct manta_checkpoint {
   int64_t iteration;
 };
 
-/* --- Out of a slot
- * ------------------------------------------------------------------------------------ */
+/* --- Out of a slot --- */
 
 static manta_status load_slot(manta_checkpoint *c, int fd, manta_error *err)
 {
@@ -43,8 +42,7 @@ static manta_status load_slot(manta_checkpoint *c, int fd, manta_error *err)
   return manta_value_unpack(&c->value, c->map + meta.value_off, meta.value_len, err);
 }
 
-/* --- From disk
- * ------------------------------------------------------------------------------------------ */
+/* --- From disk --- */
 
 static const struct manta__manifest_file *file_of(const struct manta__manifest *m, const char *name)
 {
@@ -105,8 +103,7 @@ static manta_status load_dir(manta_checkpoint *c, int dir, bool verify, manta_er
   return st;
 }
 
-/* --- The public side
- * ------------------------------------------------------------------------------------ */
+/* --- The public side --- */
 
 manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
                                        manta_error *err)

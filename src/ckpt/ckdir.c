@@ -24,8 +24,7 @@
 
 #define PIECE (4u << 20)
 
-/* --- Names
- * ---------------------------------------------------------------------------------------- */
+/* --- Names --- */
 
 void manta__ckdir_name(char out[32], int64_t number)
 {
@@ -156,8 +155,7 @@ manta_status manta__ckdir_verify(int parent, const struct manta__manifest *m, ma
   return st;
 }
 
-/* --- Writing
- * ----------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 static int write_pieces(int fd, const uint8_t *p, size_t n, XXH3_state_t *x)
 {
@@ -193,8 +191,7 @@ manta_status manta__ckdir_put(int dir, const char *name, const uint8_t *p, size_
   return st;
 }
 
-/* --- The end
- * -------------------------------------------------------------------------------------- */
+/* --- The end --- */
 
 static manta_status remove_file(void *ctx, const char *name)
 {

@@ -6,9 +6,10 @@
  *
  * (1) "check" is the XXH3 of every byte before `,"check"`.
  * (2) Numbers that a double can't hold (hashes, ids, nanoseconds) are strings, so that any JSON
- * reader sees them whole. (3) A text is accepted only if writing what was read from it gives the
- * same bytes again: whatever manta__manifest_write did not write is refused, without a rule for
- * each way to be wrong.
+ *     reader sees them whole.
+ * (3) A text is accepted only if writing what was read from it gives the same bytes again:
+ *     whatever manta__manifest_write did not write is refused, without a rule for each way to be
+ *     wrong.
  */
 #include <inttypes.h>
 #include <math.h>

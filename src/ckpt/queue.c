@@ -3,9 +3,10 @@
  * ckpt/queue.c - which snapshot is written next. The rules are in queue.h.
  *
  * (1) If a snapshot waits, one is being written: both entries end by starting the oldest that
- * waits. (2) The snapshots are written in the order in which they came. (3) Beside the newest, a
- * slot is held only while it is written or is wanted and waits; so a worker that finds none free
- * gets one after at most two writes.
+ *     waits.
+ * (2) The snapshots are written in the order in which they came.
+ * (3) Beside the newest, a slot is held only while it is written or is wanted and waits; so a
+ *     worker that finds none free gets one after at most two writes.
  */
 #include "ckpt/queue.h"
 

@@ -4,9 +4,9 @@
  *
  * A pure state machine, run by the agent; it touches no slot itself but says what to do.
  * (1) A write that has begun always finishes.
- * (2) A snapshot that waits is dropped when a newer one arrives, unless retention would keep it for
- * its score (`wanted`); the newest is never dropped. (3) The newest snapshot's slot is never freed,
- * written or not: it serves restores.
+ * (2) A snapshot that waits is dropped when a newer one arrives, unless retention would keep it
+ *     for its score (`wanted`); the newest is never dropped.
+ * (3) The newest snapshot's slot is never freed, written or not: it serves restores.
  */
 #ifndef MANTA_CKPT_QUEUE_H
 #define MANTA_CKPT_QUEUE_H

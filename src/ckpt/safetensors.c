@@ -141,8 +141,7 @@ static manta_status check_state(const manta_state *state, manta_error *err)
   return MANTA_OK;
 }
 
-/* --- Placing and the header
- * ----------------------------------------------------------------------- */
+/* --- Placing and the header --- */
 
 // Group of a tensor in the order of the data: 0 the aligned ones, then by element size.
 static int group_of(const struct manta__layout *l, size_t i)

@@ -121,8 +121,7 @@ void manta__slot_drop(struct manta__slot *s)
   *s = (struct manta__slot){.fd = -1};
 }
 
-/* --- The state word
- * -------------------------------------------------------------------------------- */
+/* --- The state word --- */
 
 bool manta__slot_filled(uint32_t state)
 {
@@ -149,8 +148,7 @@ void manta__slot_wait(const _Atomic uint32_t *word, uint32_t value, int ms)
   syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
 }
 
-/* --- Those who hold a dup
- * --------------------------------------------------------------------------- */
+/* --- Those who hold a dup --- */
 
 // Size of a descriptor that is a sealed memfd of whole pages.
 static manta_status sealed_size(int fd, uint64_t *size, manta_error *err)
@@ -201,7 +199,7 @@ static manta_status check_page(const struct manta__slot_meta *page, uint64_t siz
 
 manta_status manta__slot_map_meta(int fd, struct manta__slot_meta **out, manta_error *err)
 {
-  uint64_t size;
+  uint64_t size = 0;
   MANTA_TRY(sealed_size(fd, &size, err));
   void *p = mmap(NULL, MANTA__SLOT_META, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (p == MAP_FAILED)
@@ -218,7 +216,7 @@ manta_status manta__slot_map_meta(int fd, struct manta__slot_meta **out, manta_e
 manta_status manta__slot_map(int fd, const uint8_t **base, size_t *size,
                              struct manta__slot_meta *copy, manta_error *err)
 {
-  uint64_t bytes;
+  uint64_t bytes = 0;
   MANTA_TRY(sealed_size(fd, &bytes, err));
   void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (p == MAP_FAILED)

@@ -54,8 +54,7 @@ struct manta__slot_meta {
 };
 static_assert(sizeof(struct manta__slot_meta) <= MANTA__SLOT_META, "fits its page");
 
-/* --- The saving worker's side
- * ---------------------------------------------------------------------- */
+/* --- The saving worker's side --- */
 
 /* One slot as its worker holds it. fd < 0: not made yet. */
 struct manta__slot {
@@ -102,8 +101,7 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
 void manta__slots_init(struct manta__slots *s);
 void manta__slots_fini(struct manta__slots *s);
 
-/* --- Those who hold a dup
- * --------------------------------------------------------------------------- */
+/* --- Those who hold a dup --- */
 
 /* Maps the meta page of a slot (shared, writable) after checking seals, size, magic and, where
  * there is content, that it lies within the slot. Unmap with munmap of MANTA__SLOT_META bytes. */

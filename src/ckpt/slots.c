@@ -5,11 +5,13 @@
  *
  * The first save makes one slot and fills it; a short-lived thread then makes the others, so that
  * the second save finds them warm. The same thread replaces, behind a later save, what has become
- * useless: a slot that was RETIRED, or a free one that a grown state does not fit into. (1) All
- * checks come before a slot is taken: once FILLING, nothing can fail any more. (2) With an
- * unchanged set of tensors and a free slot, a save makes no system call and no allocation. (3) The
- * thread owns the slots it was given until it sets `done`; no other memory is shared with it. (4) A
- * forked child has neither the thread nor the mappings: fini there closes descriptors only.
+ * useless: a slot that was RETIRED, or a free one that a grown state does not fit into.
+ * (1) All checks come before a slot is taken: once FILLING, nothing can fail any more.
+ * (2) With an unchanged set of tensors and a free slot, a save makes no system call and no
+ *     allocation.
+ * (3) The thread owns the slots it was given until it sets `done`; no other memory is shared with
+ *     it.
+ * (4) A forked child has neither the thread nor the mappings: fini there closes descriptors only.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -55,8 +57,7 @@ void manta__slots_init(struct manta__slots *s)
     s->slot[i].fd = -1;
 }
 
-/* --- The thread that warms
- * ---------------------------------------------------------------------------- */
+/* --- The thread that warms --- */
 
 static void *warm(void *arg)
 {
@@ -184,8 +185,7 @@ void manta__slots_fini(struct manta__slots *s)
   manta__slots_init(s);
 }
 
-/* --- Taking a slot
- * ---------------------------------------------------------------------------------- */
+/* --- Taking a slot --- */
 
 static int find_free(const struct manta__slots *s, uint64_t need)
 {
@@ -250,8 +250,7 @@ static manta_status find_slot(struct manta__slots *s, uint64_t need, int64_t by,
   }
 }
 
-/* --- Saving
- * ------------------------------------------------------------------------------------------ */
+/* --- Saving --- */
 
 static manta_status check_data(const manta_state *state, const struct manta__layout *l,
                                manta_error *err)

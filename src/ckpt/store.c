@@ -4,10 +4,10 @@
  * store.h.
  *
  * (1) A write happens in .tmp-NNNNNN, gets its number by rename once all files are synced, and
- * counts from the moment its manifest is renamed into place. (2) Numbers only rise, past whatever
- * else lies there under a number, valid or not. (3) Leftovers are removed only by a process that
- * holds the lock on checkpoints/: without it, they may be what another writer (of a run that is
- * just ending) is at work on.
+ *     counts from the moment its manifest is renamed into place.
+ * (2) Numbers only rise, past whatever else lies there under a number, valid or not.
+ * (3) Leftovers are removed only by a process that holds the lock on checkpoints/: without it,
+ *     they may be what another writer (of a run that is just ending) is at work on.
  */
 #include "ckpt/store.h"
 
@@ -41,8 +41,7 @@ struct manta__store {
   int64_t next; /* number of the next checkpoint */
 };
 
-/* --- Opening
- * -------------------------------------------------------------------------------------- */
+/* --- Opening --- */
 
 struct scan {
   manta__store *store;
@@ -153,8 +152,7 @@ void manta__store_close(manta__store *s)
   manta__free(s);
 }
 
-/* --- Writing
- * ---------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 /* A snapshot in its slot: mapped, and looked at. */
 struct source {
@@ -267,8 +265,7 @@ manta_status manta__store_write(manta__store *s, int slot_fd, struct manta__mani
   return st;
 }
 
-/* --- Committing
- * --------------------------------------------------------------------------------------- */
+/* --- Committing --- */
 
 static manta_status put_manifest(manta__store *s, const struct manta__manifest *m, manta_error *err)
 {

@@ -5,10 +5,11 @@
  *   checkpoints/000012/   state.safetensors  value.msgpack  manifest.json
  *
  * (1) A manifest appears, by rename, only after every file it names is fsync'd, and run.log is
- * synced up to the snapshot's iteration. (2) Readers look at manifests only; a directory without a
- * valid one does not exist. (3) Deletion removes the manifest first (and syncs), the files after.
- * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what it
- * made.
+ *     synced up to the snapshot's iteration.
+ * (2) Readers look at manifests only; a directory without a valid one does not exist.
+ * (3) Deletion removes the manifest first (and syncs), the files after.
+ * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what
+ *     it made.
  */
 #ifndef MANTA_CKPT_STORE_H
 #define MANTA_CKPT_STORE_H

@@ -5,9 +5,9 @@
  * A parser for this one shape of JSON, instead of a general one: a header of 65,536 tensors is read
  * without a tree, and each refusal can say what is wrong where.
  * (1) The header is copied before it is looked at: it may lie in memory that another process
- * shares. Strings are decoded in place in that copy, where they can only become shorter. (2) The
- * tensors' data covers the rest of the file exactly: in range, no overlap, no hole. (3) Sizes agree
- * with type and shape; names are UTF-8 without NUL, and there once.
+ *     shares. Strings are decoded in place in that copy, where they can only become shorter.
+ * (2) The tensors' data covers the rest of the file exactly: in range, no overlap, no hole.
+ * (3) Sizes agree with type and shape; names are UTF-8 without NUL, and there once.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -64,8 +64,7 @@ static manta_status next_item(struct reader *r, char close, bool *more)
   return *more ? MANTA_OK : expect(r, close);
 }
 
-/* --- Strings and numbers
- * --------------------------------------------------------------------------- */
+/* --- Strings and numbers --- */
 
 static manta_status hex4(struct reader *r, uint32_t *out)
 {
@@ -178,8 +177,7 @@ static manta_status numbers(struct reader *r, int64_t *out, int max, int *count)
   return MANTA_OK;
 }
 
-/* --- One tensor
- * ---------------------------------------------------------------------------------------- */
+/* --- One tensor --- */
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
 
@@ -271,8 +269,7 @@ static manta_status tensor(struct reader *r, char *name, size_t len)
   return MANTA_OK;
 }
 
-/* --- The whole header
- * ------------------------------------------------------------------------------------ */
+/* --- The whole header --- */
 
 // "__metadata__": strings only; what they say is for people.
 static manta_status metadata(struct reader *r)

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cmd/manta.c - the command, and the binary of agent and writer: which it is, its environment says.
+ *
+ * A run waits for its agent to start, so the role is looked at before anything else.
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/commands.h"
+#include "cmd/format.h"
 #include "group/agent.h"
 #include "group/proto.h"
 #include "group/writer.h"
@@ -25,11 +29,74 @@ static int play_role(const char *role, char **argv)
   return 64;
 }
 
+static bool is_help(const char *word)
+{
+  return !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+// Among the command's own words, not those of a program that it runs.
+static bool asks_for_help(const struct manta__command *c, int argc, char **argv)
+{
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    if (is_help(argv[i]))
+      return true;
+    if (c->rest && argv[i][0] != '-')
+      return false;
+  }
+  return false;
+}
+
+static int unknown(const char *name)
+{
+  const char *like = manta__command_like(name);
+  if (like)
+    manta__say("there is no command \"%s\"; did you mean \"%s\"?", name, like);
+  else
+    manta__say("there is no command \"%s\"\nhint: manta help", name);
+  return MANTA__EXIT_USAGE;
+}
+
+// argv[0] is the command's name.
+static int dispatch(int argc, char **argv)
+{
+  struct manta__args a;
+  manta_error err = MANTA_ERROR_INIT;
+  const struct manta__command *c = manta__command_find(argv[0]);
+  if (!c)
+    return unknown(argv[0]);
+  if (asks_for_help(c, argc, argv)) {
+    manta__help_command(c);
+    return MANTA__EXIT_OK;
+  }
+  if (manta__args_parse(&a, c, argc, argv, &err) < 0) {
+    manta__say("%s\nhint: manta %s --help", err.message, c->name);
+    return MANTA__EXIT_USAGE;
+  }
+  return c->run(&a);
+}
+
+// What could not be printed was not done: a full disk behind a pipe must not look like success.
+static int flush(int code)
+{
+  bool bad = ferror(stdout) != 0;
+  if (fflush(stdout) == 0 && !bad)
+    return code;
+  fprintf(stderr, "manta: write to standard output: %m\n");
+  return code ? code : MANTA__EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
   const char *role = getenv(MANTA__ROLE_ENV);
   if (role)
     return play_role(role, argv);
-  fprintf(stderr, "usage: manta COMMAND\n");
-  return 64;
+  if (argc < 2) {
+    manta__help_all();
+    return flush(MANTA__EXIT_USAGE);
+  }
+  if (is_help(argv[1]))
+    argv[1] = (char *)"help";
+  else if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
+    argv[1] = (char *)"version";
+  return flush(dispatch(argc - 1, argv + 1));
 }

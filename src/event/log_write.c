@@ -46,8 +46,7 @@ struct manta__log_writer {
   char path[PATH_MAX]; /* of the directory, for messages */
 };
 
-/* --- The buffer as records
- * ------------------------------------------------------------------------ */
+/* --- The buffer as records --- */
 
 static struct manta__record head_at(const uint8_t *p)
 {
@@ -69,8 +68,7 @@ static size_t whole_records(const manta__log_writer *w, size_t n)
   return at;
 }
 
-/* --- Onto the disk
- * ----------------------------------------------------------------------------------- */
+/* --- Onto the disk --- */
 
 static int cut_tail(manta__log_writer *w)
 {
@@ -151,8 +149,7 @@ static int write_out(manta__log_writer *w)
   return 0;
 }
 
-/* --- When the disk is full
- * --------------------------------------------------------------------------- */
+/* --- When the disk is full --- */
 
 static manta_status failed(manta__log_writer *w, manta_error *err)
 {
@@ -218,8 +215,7 @@ manta_status manta__log_flush(manta__log_writer *w, manta_error *err)
   return write_out(w) < 0 ? failed(w, err) : MANTA_OK;
 }
 
-/* --- Adding
- * -------------------------------------------------------------------------------------------- */
+/* --- Adding --- */
 
 // Gives room in the buffer for a record with len bytes of payload.
 static manta_status claim(manta__log_writer *w, size_t len, uint8_t **rec_out, manta_error *err)
@@ -261,7 +257,7 @@ manta_status manta__log_add(manta__log_writer *w, enum manta__event kind,
                             const struct manta__ident *id, int64_t wall_ns, const void *payload,
                             size_t len, manta_error *err)
 {
-  uint8_t *rec;
+  uint8_t *rec = NULL;
   MANTA_TRY(claim(w, len, &rec, err));
   if (len)
     memcpy(rec + MANTA__RECORD_HEAD, payload, len);
@@ -277,15 +273,14 @@ manta_status manta__log_add_value(manta__log_writer *w, enum manta__event kind,
   if (len == 0)
     return manta_error_set(err, MANTA_ETOOBIG, "a %s record is nested too deeply or too big",
                            manta__event_info(kind) ? manta__event_info(kind)->name : "log");
-  uint8_t *rec;
+  uint8_t *rec = NULL;
   MANTA_TRY(claim(w, len, &rec, err));
   manta__pack_into(rec + MANTA__RECORD_HEAD, v);
   seal(w, rec, kind, id, manta__wall(), len);
   return MANTA_OK;
 }
 
-/* --- Opening and closing
- * ------------------------------------------------------------------------------ */
+/* --- Opening and closing --- */
 
 static bool segment_exists(int dirfd, int segment)
 {

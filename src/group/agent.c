@@ -509,6 +509,19 @@ static manta_status open_agent(struct agent *a, int conn, manta_error *err)
   return MANTA_OK;
 }
 
+// Tells the driver why; it will not try again.
+static void refuse(int conn, const manta_error *why)
+{
+  manta__conn *c;
+  manta_value v =
+      MANTA_MAP(MANTA_KV_INT("status", why->status), MANTA_KV_STR("message", why->message));
+  if (manta__conn_create(&c, conn, NULL) == MANTA_OK) {
+    manta__conn_send_value(c, &(struct manta__msg){.kind = MANTA__M_REFUSED}, &v, NULL);
+    manta__conn_drain(c, manta__deadline(1), NULL);
+    manta__conn_destroy(c);
+  }
+}
+
 int manta__agent_main(int conn, char *const argv[])
 {
   static struct agent a;
@@ -519,7 +532,7 @@ int manta__agent_main(int conn, char *const argv[])
   signal(SIGPIPE, SIG_IGN);
   raise_limits();
   if (open_agent(&a, conn, &err) < 0) {
-    manta__error("agent: %s", err.message);
+    refuse(conn, &err);
     return 1;
   }
   uv_run(&a.loop, UV_RUN_DEFAULT);

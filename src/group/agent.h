@@ -4,10 +4,12 @@
  *
  * The agent starts zygotes, has them fork workers, holds the shared segments, sees every death,
  * keeps the accounts of resources, and passes messages between driver and workers without looking
- * into them. (1) It never waits: everything is an event of its loop. Only the threads that watch
- * lives block. (2) It does no file I/O but the workers' logs; checkpoints are written by a child,
- * the writer. (3) When its driver is gone it ends the workers at once, lets the writer finish the
- * newest snapshot (at most AGENT_LAST_WRITE_S), and leaves.
+ * into them.
+ * (1) It never waits: everything is an event of its loop. Only the threads that watch lives
+ *     block.
+ * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
+ * (3) When its driver is gone it ends the workers at once, lets the writer finish the newest
+ *     snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
  * agent.c          the loop, the driver's messages, the end
  * agent_zygote.c   programs and their zygotes
@@ -95,6 +97,7 @@ struct worker {
   bool watched; /* a watcher waits for its life in this attempt */
   bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
+  bool hung;
   struct slot_dup slot[MANTA__SLOTS];
   struct manta__snapq snapq;
 };

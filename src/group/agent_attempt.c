@@ -164,6 +164,7 @@ static void look_at(struct group *g, struct worker *w, int64_t now)
     char cause[160];
     snprintf(cause, sizeof cause, "hung: no sign of life for %.1f s (step_timeout %.1f s)", silent,
              g->step_timeout);
+    w->hung = true;
     agent_worker_kill(w, cause);
     return;
   }
@@ -205,7 +206,7 @@ static void watch_health(struct group *g, double step_timeout)
 
 struct plan {
   uint64_t key;
-  int count, min;
+  int count, min, must; /* must: the host as a whole has to have room for so many */
   struct manta__request rq;
 };
 
@@ -214,6 +215,7 @@ static void read_plan(struct plan *p, const manta_value *v)
   *p = (struct plan){.key = (uint64_t)manta_value_as_int(manta_value_get(v, "key"), 0),
                      .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
                      .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
+                     .must = (int)manta_value_as_int(manta_value_get(v, "must"), 1),
                      .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
                             .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
                             .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
@@ -237,8 +239,13 @@ static manta_status find_room(struct group *g, const struct plan *p, int idle,
   *out = NULL;
   if (want <= 0)
     return MANTA_OK;
-  manta_status st =
-      manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, out, &granted, err);
+  int must = p->must - idle;
+  manta_status st = MANTA_ENOROOM;
+  if (must > min && must > 0) // asked as a whole first: what can never be is an error at once
+    st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, must, out, &granted, err);
+  if (st == MANTA_ENOROOM)
+    st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, out, &granted,
+                               err);
   if (st == MANTA_OK && (*out)->warning[0])
     agent_warn(g->agent, g->id, "%s", (*out)->warning);
   return st == MANTA_ENOROOM && min <= 0 ? MANTA_OK : st; // those that are there will do

@@ -4,8 +4,9 @@
  * driver.
  *
  * (1) A log is at most log_limit bytes: the file being written and the one before it (.1), half
- * each. (2) A driver that does not read loses live lines (they are in the log), never blocks the
- * worker.
+ *     each.
+ * (2) A driver that does not read loses live lines (they are in the log), never blocks the
+ *     worker.
  */
 #include <errno.h>
 #include <fcntl.h>

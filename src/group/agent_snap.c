@@ -2,9 +2,10 @@
  *
  * group/agent_snap.c - snapshots: kept in memory, given to the writer, told to the driver.
  *
- * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the worker
- * that made it is dead: a dead worker is kept as long as one of its slots is the newest or being
- * written. (2) The writer has one snapshot at a time; what it is given next the queue says.
+ * (1) The newest snapshot of a run stays in memory until a newer one is there, also when the
+ *     worker that made it is dead: a dead worker is kept as long as one of its slots is the
+ *     newest or being written.
+ * (2) The writer has one snapshot at a time; what it is given next the queue says.
  */
 #include <errno.h>
 #include <fcntl.h>

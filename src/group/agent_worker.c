@@ -244,7 +244,8 @@ static void tell_gone(struct worker *w, int status, bool oom)
   manta_value v =
       MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid),
                 MANTA_KV_INT("rank", w->rank), MANTA_KV_INT("status", status),
-                MANTA_KV_STR("cause", cause), MANTA_KV_STR("host", w->group->agent->host));
+                MANTA_KV_STR("cause", cause), MANTA_KV_STR("host", w->group->agent->host),
+                MANTA_KV_STR("last", agent_output_last(w->output)), MANTA_KV_BOOL("hung", w->hung));
   struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
   m.id = w->group->run;
   m.id.attempt = w->attempt;

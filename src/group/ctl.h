@@ -4,9 +4,9 @@
  * heartbeats.
  *
  * One sealed memfd per attempt, made by the agent. After an abort it is never used again.
- * (1) A worker holds its cell's `life` mutex from the start of its job to the end. The agent waits
- * for it; the kernel hands it over when the worker dies. (2) The abort word goes from 0 to a cause
- * once and stays. Everything that waits watches it.
+ * (1) A worker holds its cell's `life` mutex from the start of its job to the end. The agent
+ *     waits for it; the kernel hands it over when the worker dies.
+ * (2) The abort word goes from 0 to a cause once and stays. Everything that waits watches it.
  */
 #ifndef MANTA_GROUP_CTL_H
 #define MANTA_GROUP_CTL_H

@@ -8,6 +8,7 @@
 
 #define BACKOFF_FIRST_S 0.1
 #define BACKOFF_MAX_S   10.0
+#define NOTICE_GRACES   4   /* grace times for those that have not left after a notice */
 #define ROOT_WAIT_S     0.2 /* how much later than its consequences a root may be known */
 
 static int64_t after(int64_t now, double s)
@@ -104,7 +105,8 @@ void manta__group_done(struct manta__group *g, int64_t wid, manta_status st, con
     return;
   if (is_echo(st)) {
     g->peer_trouble = true;
-    g->notice |= st == MANTA_EPREEMPTED; // the notice went to the worker, not to us
+    // A signal to one worker reaches the others through their segment, not through us.
+    g->notice |= st == MANTA_EPREEMPTED;
     return;
   }
   if (g->lost)
@@ -137,12 +139,12 @@ void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *w
   bool ours = g->killed && !g->member[r].dying;
   if (!was || ours || (g->failed && !is_root(g, now)))
     return; // we killed it, or it had finished, or it is a consequence
-  if (!g->lost && g->failed) {
+  if (!g->lost && g->failed && !g->stop) {
     g->failed = false;
     g->root = (manta_error){.rank = -1};
   }
   g->lost = true;
-  set_root(g, why, MANTA_EWORKER, r);
+  set_root(g, why, why->status < 0 ? why->status : MANTA_EWORKER, r);
 }
 
 void manta__group_agent_lost(struct manta__group *g, const manta_error *why)
@@ -176,8 +178,14 @@ void manta__group_notice(struct manta__group *g)
 
 void manta__group_resize(struct manta__group *g, int want)
 {
-  if (g->phase == MANTA__G_RUNNING && want != g->world)
-    g->resize = true;
+  if (want < 1)
+    return;
+  if (want > g->places)
+    want = g->places;
+  if (g->phase == MANTA__G_RUNNING) {
+    g->resize = want != g->world; // a wish may be taken back
+    g->by = MANTA__NEVER;
+  }
   g->policy.want = want;
   if (g->policy.min > want)
     g->policy.min = want;
@@ -253,7 +261,9 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
   }
   if (g->peer_trouble && !g->lost && !g->failed && !g->resize)
     blame_nobody(g);
-  bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.status != MANTA_EINVAL);
+  // Only what a rank did can go better next time; what cannot be started (rank -1) will not.
+  bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.rank >= 0 &&
+                           g->root.status != MANTA_EINVAL);
   if (g->failed && !g->policy.retry_errors)
     return finish(g);
   if (retry) {
@@ -267,17 +277,30 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
   return finish(g);
 }
 
+// A rank left after a notice. The others may do so in their own time, but not if they wait for it;
+// and when rank 0, which saves, is gone, there is nothing left to do for them.
+static bool others_may_follow(struct manta__group *g, int64_t now)
+{
+  if (g->member[0].state != MANTA__MB_RUNNING)
+    return false;
+  if (g->by == MANTA__NEVER)
+    g->by = after(now, NOTICE_GRACES * g->policy.grace_s);
+  return now < g->by;
+}
+
 static enum manta__g_do next_running(struct manta__group *g, int64_t now)
 {
   if (running(g) == 0) {
     g->phase = MANTA__G_ENDING;
+    g->resize = false; // too late: nobody was interrupted for it
     return decide(g, now);
   }
   bool resize = g->resize && g->by == 0;
   if (!g->lost && !g->failed && !g->peer_trouble && !g->stop && !resize)
     return MANTA__DO_NOTHING;
-  if (g->peer_trouble && !g->lost && !g->failed && !g->stop && !resize && g->notice)
-    return MANTA__DO_NOTHING; // some rank left after a notice; the others follow in their own time
+  bool noticed = g->notice && !g->lost && !g->failed && !g->stop && !resize;
+  if (noticed && others_may_follow(g, now))
+    return MANTA__DO_NOTHING;
   g->phase = MANTA__G_ENDING;
   g->ending_ns = now;
   g->by = after(now, g->policy.grace_s);

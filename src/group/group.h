@@ -10,11 +10,14 @@
  *                     └──────────────────────┘    ▼
  *                     └──── retries left ───── ENDING ──(all members accounted for)──► OVER
  *
- * (1) ENDING ends when every member is done or gone; those that are neither when the grace time is
- * up are to be killed. (2) "Peer lost", "aborted" and "preempted" are never the root of a failure;
- * the first other one is. (3) A lost worker uses up a retry, as does a failed function if errors
- * are retried; a resize does not. So does an attempt that was given up for a lost peer, even if
- * nobody is known to be lost. (4) After OVER nothing is asked for any more.
+ * (1) ENDING ends when every member is done or gone; those that are neither when the grace time
+ *     is up are to be killed.
+ * (2) "Peer lost", "aborted" and "preempted" are never the root of a failure; the first other one
+ *     is.
+ * (3) A lost worker uses up a retry, as does a failed function if errors are retried; a resize
+ *     does not. So does an attempt that was given up for a lost peer, even if nobody is known to
+ *     be lost.
+ * (4) After OVER nothing is asked for any more.
  */
 #ifndef MANTA_GROUP_GROUP_H
 #define MANTA_GROUP_GROUP_H

@@ -44,6 +44,7 @@ enum manta__kind {
   MANTA__M_STOREFAIL,   /* it could not be written: {iteration, message} */
   MANTA__M_OUTPUT,      /* raw lines a worker printed */
   MANTA__M_WARN,        /* text to show: {text} */
+  MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
   /* agent -> worker (through its control socket) */
   MANTA__M_JOB = 64, /* fds: control segment, checkpoint (or none); payload: the driver's job */

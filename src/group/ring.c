@@ -33,7 +33,8 @@ manta_status manta__ring_open(struct manta__ring *r, int fd, manta_error *err)
   }
   r->h = p;
   r->data = (uint8_t *)p + DATA_AT;
-  if (r->bytes < DATA_AT || r->h->magic != MANTA__RING_MAGIC || r->h->cap != r->bytes - DATA_AT) {
+  r->cap = r->bytes > DATA_AT ? r->bytes - DATA_AT : 0;
+  if (r->cap == 0 || r->cap % 8 || r->h->magic != MANTA__RING_MAGIC || r->h->cap != r->cap) {
     manta__ring_close(r);
     return manta_error_set(err, MANTA_EPROTO, "not a ring");
   }
@@ -59,24 +60,25 @@ static size_t round8(size_t n)
 
 static bool has_room(struct manta__ring *r, size_t need)
 {
-  if (r->pos - r->seen + need <= r->h->cap)
+  if (r->pos - r->seen + need <= r->cap)
     return true;
   r->seen = atomic_load_explicit(&r->h->tail, memory_order_acquire);
-  return r->pos - r->seen + need <= r->h->cap;
+  return r->pos - r->seen + need <= r->cap;
 }
 
 static void put_padding(struct manta__ring *r, size_t len)
 {
-  struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->h->cap);
+  struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->cap);
   rec->len = (uint32_t)len;
   rec->used = PADDING;
   r->pos += len;
 }
 
-// Whether to begin again at offset 0: the ring is empty and has wandered off its warm pages.
-static bool start_over(struct manta__ring *r, size_t at)
+// Whether to begin again at offset 0: the ring is empty and has wandered off its warm pages. The
+// padding takes up room too: what is bigger than the part before `at` goes where it is.
+static bool start_over(struct manta__ring *r, size_t at, size_t need)
 {
-  if (at < MANTA__RING_WARM)
+  if (at < MANTA__RING_WARM || need > at)
     return false;
   r->seen = atomic_load_explicit(&r->h->tail, memory_order_acquire);
   return r->seen == r->pos;
@@ -85,19 +87,20 @@ static bool start_over(struct manta__ring *r, size_t at)
 uint8_t *manta__ring_reserve(struct manta__ring *r, size_t payload)
 {
   size_t need = round8(sizeof(struct manta__ring_rec) + payload);
-  size_t at = r->pos % r->h->cap, rest = r->h->cap - at;
-  bool wrap = rest < need + 8 || start_over(r, at); // 8: what is left must hold a padding's head
+  size_t at = r->pos % r->cap, rest = r->cap - at;
+  bool wrap =
+      rest < need + 8 || start_over(r, at, need); // 8: what is left must hold a padding's head
   if (!has_room(r, wrap ? rest + need : need))
     return NULL;
   if (wrap)
     put_padding(r, rest);
-  return r->data + r->pos % r->h->cap + sizeof(struct manta__ring_rec);
+  return r->data + r->pos % r->cap + sizeof(struct manta__ring_rec);
 }
 
 bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
                         int64_t wall_ns, int64_t iteration)
 {
-  struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->h->cap);
+  struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->cap);
   *rec = (struct manta__ring_rec){.len = (uint32_t)round8(sizeof *rec + payload),
                                   .used = (uint32_t)payload,
                                   .id = *id,
@@ -119,11 +122,17 @@ void manta__ring_wait_room(struct manta__ring *r, int64_t by)
 
 // --- consumer -----------------------------------------------------------------------------------
 
-static bool sane(const struct manta__ring *r, const struct manta__ring_rec *rec, size_t at)
+// A worker may still be scribbling: what was checked must be what is used, so it is read once.
+static uint32_t read_once(const uint32_t *p)
 {
-  if (rec->len < 8 || rec->len % 8 || rec->len > r->h->cap - at || rec->len > r->seen - r->pos)
+  return *(const volatile uint32_t *)p;
+}
+
+static bool sane(const struct manta__ring *r, uint32_t len, uint32_t used, size_t at)
+{
+  if (len < 8 || len % 8 || len > r->cap - at || len > r->seen - r->pos)
     return false;
-  return rec->used == PADDING || round8(sizeof *rec + (size_t)rec->used) == rec->len;
+  return used == PADDING || round8(sizeof(struct manta__ring_rec) + (size_t)used) == len;
 }
 
 const struct manta__ring_rec *manta__ring_next(struct manta__ring *r, manta_status *st)
@@ -135,14 +144,17 @@ const struct manta__ring_rec *manta__ring_next(struct manta__ring *r, manta_stat
       if (r->pos == r->seen)
         return NULL;
     }
-    size_t at = r->pos % r->h->cap;
+    size_t at = r->pos % r->cap;
     const struct manta__ring_rec *rec = (const struct manta__ring_rec *)(r->data + at);
-    if (r->seen - r->pos > r->h->cap || !sane(r, rec, at)) {
+    // An odd position (of a tail that was damaged before we came) might lie across the end.
+    bool odd = r->pos % 8 != 0 || r->seen - r->pos > r->cap;
+    uint32_t len = odd ? 0 : read_once(&rec->len), used = odd ? 0 : read_once(&rec->used);
+    if (!sane(r, len, used, at)) {
       *st = MANTA_ECORRUPT;
       return NULL;
     }
-    r->pos += rec->len;
-    if (rec->used != PADDING)
+    r->pos += len;
+    if (used != PADDING)
       return rec;
   }
 }

@@ -3,14 +3,15 @@
  * group/ring.h - the rows of one worker on their way to the driver.
  *
  * A ring in a sealed memfd: one producer (the worker's thread in its train function), one consumer
- * (the driver's I/O thread; the writer process once the driver is dead). (1) head and tail count
- * bytes ever written and released; a record becomes visible by the store of head, so a worker
- * killed at any moment leaves whole records only. (2) The consumer moves tail after it has handed
- * the bytes to run.log: what lies between tail and head survives the driver. A record can so be
- * logged twice, never lost; its seq tells. (3) A record never wraps: a PAD record fills the rest.
- * An empty ring starts over at offset 0, so that only a lagging consumer makes more of it resident.
+ * (the driver's I/O thread; the writer process once the driver is dead).
+ * (1) head and tail count bytes ever written and released; a record becomes visible by the store
+ *     of head, so a worker killed at any moment leaves whole records only.
+ * (2) The consumer moves tail after it has handed the bytes to run.log: what lies between tail
+ *     and head survives the driver. A record can so be logged twice, never lost; its seq tells.
+ * (3) A record never wraps: a PAD record fills the rest. An empty ring starts over at offset 0,
+ *     so that only a lagging consumer makes more of it resident.
  * (4) No system call on the fast path: the consumer says when it sleeps, the producer when it
- * waits.
+ *     waits.
  */
 #ifndef MANTA_GROUP_RING_H
 #define MANTA_GROUP_RING_H
@@ -54,6 +55,7 @@ struct manta__ring {
   struct manta__ring_head *h;
   uint8_t *data;
   size_t bytes;  /* of the mapping */
+  size_t cap;    /* of the data; ours, since the one in the head can be scribbled over */
   uint64_t pos;  /* producer: head; consumer: next to read (≥ tail) */
   uint64_t seen; /* producer: tail as last seen; consumer: head as last seen */
 };

@@ -9,11 +9,12 @@
  *   2^20 + 1000 c + u    the u-th thousandth of CPU c: shares of CPU time, of no particular core
  *   2^32 + u             shares beyond the CPUs of the mask, where more were declared
  *
- * (1) Locks are of the open file description kind: the kernel drops them when the last copy of the
- *     descriptor is closed, however the holder died. There is nothing to leak and nothing to
- * repair. (2) The file stays empty and is never removed: removing it would part its holders from
- * newcomers. (3) A second descriptor looks and never holds, so our own locks look taken to us as
- * well.
+ * (1) Locks are of the open file description kind: the kernel drops them when the last copy of
+ *     the descriptor is closed, however the holder died. There is nothing to leak and nothing to
+ *     repair.
+ * (2) The file stays empty and is never removed: removing it would part its holders from
+ *     newcomers.
+ * (3) A second descriptor looks and never holds, so our own locks look taken to us as well.
  *
  * The descriptors are close-on-exec; whoever forks without exec and lives on closes them in the
  * child with manta__lease_close. One thread at a time.

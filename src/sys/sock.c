@@ -47,6 +47,10 @@ ssize_t manta__sock_send(int sock, const void *p, size_t n, const int *fds, int 
   union control ctl;
   struct iovec io = {(void *)p, n};
   struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
+  if (count > MANTA__SOCK_MAX_FDS) {
+    errno = EINVAL;
+    return -1;
+  }
   if (count > 0) {
     memset(&ctl, 0, sizeof ctl);
     h.msg_control = ctl.bytes;
@@ -77,6 +81,7 @@ ssize_t manta__sock_recv(int sock, void *p, size_t n, int *fds, int max, int *co
     rc = recvmsg(sock, &h, MSG_CMSG_CLOEXEC);
   while (rc < 0 && errno == EINTR);
   *count_out = 0;
+  bool lost = rc >= 0 && (h.msg_flags & MSG_CTRUNC);
   for (struct cmsghdr *c = rc < 0 ? NULL : CMSG_FIRSTHDR(&h); c; c = CMSG_NXTHDR(&h, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
       continue;
@@ -87,8 +92,14 @@ ssize_t manta__sock_recv(int sock, void *p, size_t n, int *fds, int max, int *co
       if (*count_out < max)
         fds[(*count_out)++] = fd;
       else
-        close(fd);
+        lost |= close(fd) == 0;
     }
+  }
+  if (lost) { // by a limit of ours or of the process: which ones are left, nobody could tell
+    manta__fd_close_all(fds, *count_out);
+    *count_out = 0;
+    errno = EMFILE;
+    return -1;
   }
   return rc;
 }

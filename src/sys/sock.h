@@ -20,8 +20,9 @@ manta_status manta__fd_nonblock(int fd, bool on, manta_error *err);
 /* Waits until fd is readable (or writable), at most until `by`. 1, 0 on time-out, -1 with errno. */
 int manta__fd_wait(int fd, bool write, int64_t by);
 
-/* sendmsg/recvmsg with descriptors; never SIGPIPE, never EINTR. The received ones are
- * close-on-exec. Return what the system call returns. *count_out: descriptors received. */
+/* sendmsg/recvmsg with at most MANTA__SOCK_MAX_FDS descriptors; never SIGPIPE, never EINTR. The
+ * received ones are close-on-exec. Return what the system call returns, or -1 with EMFILE if
+ * descriptors came and could not all be taken. *count_out: descriptors received. */
 ssize_t manta__sock_send(int sock, const void *p, size_t n, const int *fds, int count);
 ssize_t manta__sock_recv(int sock, void *p, size_t n, int *fds, int max, int *count_out);
 

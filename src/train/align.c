@@ -63,12 +63,14 @@ static void name_missing(struct manta__align *a, const struct manta__rowset *s)
   if (a->warned || s->have == a->world)
     return;
   a->warned = true;
-  int n = snprintf(a->warning, sizeof a->warning, "iteration %lld has no row of rank",
-                   (long long)s->iteration);
-  for (int r = 0; r < a->world && n < (int)sizeof a->warning - 32; r++)
+  static const char end[] = "; such rows are delivered with gaps";
+  int r = 0, n = snprintf(a->warning, sizeof a->warning, "iteration %lld has no row of rank",
+                          (long long)s->iteration);
+  for (; r < a->world && n < (int)(sizeof a->warning - sizeof end - 24); r++)
     if (!s->row[r])
       n += snprintf(a->warning + n, sizeof a->warning - (size_t)n, " %d", r);
-  snprintf(a->warning + n, sizeof a->warning - (size_t)n, "; such rows are delivered with gaps");
+  snprintf(a->warning + n, sizeof a->warning - (size_t)n, "%s%s", r < a->world ? " and more" : "",
+           end);
 }
 
 // Sends out iteration a->next, whatever is there of it.
@@ -106,9 +108,26 @@ struct manta__rowset *manta__align_take(struct manta__align *a, struct manta__ro
 
 // --- attempts -----------------------------------------------------------------------------------
 
+// Iterations that are ready but were not taken yet: what lies beyond `base` will come again.
+static void drop_ready(struct manta__align *a, int64_t base)
+{
+  struct manta__rowset **p = &a->out_first, *last = NULL;
+  while (*p && (*p)->iteration <= base) {
+    last = *p;
+    p = &last->next;
+  }
+  for (struct manta__rowset *s = *p, *next; s; s = next) {
+    next = s->next;
+    manta__rowset_free(s);
+  }
+  *p = NULL;
+  a->out_last = last;
+}
+
 // What an earlier attempt left: up to `base` it counts, beyond it is void.
 static void settle(struct manta__align *a, int64_t base)
 {
+  drop_ready(a, base);
   while (a->next <= a->newest && a->next <= base)
     emit(a);
   clear_window(a);
@@ -140,28 +159,32 @@ manta_status manta__align_begin(struct manta__align *a, int world, int64_t base,
 
 // --- rows ---------------------------------------------------------------------------------------
 
-static manta_status keep(struct manta__align *a, int rank, int64_t i, const void *data, size_t len)
+static struct manta__rowset *rowset_at(struct manta__align *a, int64_t i)
 {
   struct manta__rowset **p = slot(a, i);
-  if (!*p) {
-    size_t bytes = sizeof **p + sizeof(struct manta__row *) * (size_t)a->world;
-    struct manta__rowset *s = manta__calloc(1, bytes);
-    if (!s)
-      return MANTA_ENOMEM;
-    s->iteration = i;
-    s->world = a->world;
-    s->bytes = bytes;
+  size_t bytes = sizeof **p + sizeof(struct manta__row *) * (size_t)a->world;
+  if (!*p && (*p = manta__calloc(1, bytes))) {
+    (*p)->iteration = i;
+    (*p)->world = a->world;
+    (*p)->bytes = bytes;
     a->bytes += bytes;
-    *p = s;
   }
+  return *p;
+}
+
+static manta_status keep(struct manta__align *a, int rank, int64_t i, const void *data, size_t len)
+{
   struct manta__row *row = manta__malloc(sizeof *row + len);
-  if (!row)
+  struct manta__rowset *s = row ? rowset_at(a, i) : NULL;
+  if (!s) {
+    manta__free(row);
     return MANTA_ENOMEM;
+  }
   row->len = (uint32_t)len;
   memcpy(row->data, data, len);
-  (*p)->row[rank] = row;
-  (*p)->have++;
-  (*p)->bytes += len;
+  s->row[rank] = row;
+  s->have++;
+  s->bytes += len;
   a->bytes += len;
   return MANTA_OK;
 }
@@ -178,13 +201,14 @@ manta_status manta__align_push(struct manta__align *a, int rank, int64_t iterati
   if (iteration > a->newest)
     a->newest = iteration;
   // A row that comes after its iteration went out with gaps is counted, and is in run.log.
+  manta_status st = MANTA_OK;
   if (!a->drop && iteration >= a->next && keep(a, rank, iteration, data, len) < 0)
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a row of %zu bytes", len);
+    st = manta_error_set(err, MANTA_ENOMEM, "no memory for a row of %zu bytes", len);
   while (a->bytes > MANTA__ALIGN_BYTES && a->next <= a->newest)
     emit(a);
   if (iteration == a->next)
-    emit_ready(a);
-  return MANTA_OK;
+    emit_ready(a); // also without memory for it: the others' rows must not wait
+  return st;
 }
 
 void manta__align_end(struct manta__align *a, int rank)

@@ -3,11 +3,12 @@
  * train/align.h - rows of all ranks become iterations.
  *
  * Rows arrive rank by rank, each rank's in order; iteration i goes out when every rank that has not
- * ended has a row for it, in order of i, each iteration once. (1) Nothing waits for a rank: a row
- * more than MANTA__ALIGN_WINDOW behind the newest goes out with gaps, with one warning; so does one
- * that waits only for ranks that have ended. (2) A rewind to c voids what lies beyond c, aligned or
- * not; what lies before and is incomplete goes out with gaps. (3) Memory: at most the window times
- * the ranks, and MANTA__ALIGN_BYTES of rows that wait.
+ * ended has a row for it, in order of i, each iteration once.
+ * (1) Nothing waits for a rank: a row more than MANTA__ALIGN_WINDOW behind the newest goes out
+ *     with gaps, with one warning; so does one that waits only for ranks that have ended.
+ * (2) A rewind to c voids what lies beyond c, aligned or not; what lies before and is incomplete
+ *     goes out with gaps.
+ * (3) Memory: at most the window times the ranks, and MANTA__ALIGN_BYTES of rows that wait.
  */
 #ifndef MANTA_TRAIN_ALIGN_H
 #define MANTA_TRAIN_ALIGN_H
@@ -59,7 +60,8 @@ void manta__align_fini(struct manta__align *a);
  */
 manta_status manta__align_begin(struct manta__align *a, int world, int64_t base, bool rewind,
                                 manta_error *err);
-/* A row; data is copied. Iterations of a rank rise by one. */
+/* A row; data is copied. Iterations of a rank rise by one. MANTA_ENOMEM: it is counted, and missing
+ * in its iteration. */
 manta_status manta__align_push(struct manta__align *a, int rank, int64_t iteration,
                                const void *data, size_t len, manta_error *err);
 /* Whether a row of this iteration fits without pushing older ones out with gaps. */

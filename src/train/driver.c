@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/driver.h"
+#include "train/run.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 
 #define BATCH_NS    10000000 /* rows are read at most this often */
@@ -98,9 +99,8 @@ char *manta__driver_find_command(void)
 
 static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 {
-  manta_status *out = ctx;
   manta_value v = {0};
-  *out = st;
+  drv.agent_spoke |= st == MANTA_OK;
   if (st == MANTA_OK && manta__msg_value(reply, &v, NULL) == MANTA_OK) {
     snprintf(drv.host, sizeof drv.host, "%s",
              manta_value_as_string(manta_value_get(&v, "host"), "localhost"));
@@ -113,10 +113,9 @@ static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 // The answer is not waited for: what follows can be sent at once.
 static manta_status say_hello(manta_error *err)
 {
-  static manta_status answered;
   struct manta__msg m = {.kind = MANTA__M_HELLO, .fd = {drv.ring_fd}, .fds = 1};
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION));
-  return manta__rpc_call(&drv.rpc, drv.agent, &m, &v, manta__deadline(HELLO_S), on_hello, &answered,
+  return manta__rpc_call(&drv.rpc, drv.agent, &m, &v, manta__deadline(HELLO_S), on_hello, NULL,
                          err);
 }
 
@@ -155,27 +154,50 @@ static manta_status start_agent(manta_error *err)
     return st;
   }
   drv.program_sent = 0;
+  drv.agent_spoke = false;
+  drv.refusal = (manta_error)MANTA_ERROR_INIT;
   return say_hello(err);
 }
 
-static void reap_agent(void)
+// As waitpid gives it, or -1. It is gone, or about to be: its socket has closed.
+static int reap_agent(void)
 {
-  if (drv.agent_pid > 0)
-    waitpid(drv.agent_pid, NULL, 0); // it is gone, or about to be: its socket has closed
+  int status = -1;
+  if (drv.agent_pid > 0 && waitpid(drv.agent_pid, &status, 0) != drv.agent_pid)
+    status = -1; // the program reaps all its children
   drv.agent_pid = 0;
+  return status;
 }
 
-static void agent_lost(const manta_error *how)
+static void on_refused(struct manta__msg *m)
 {
-  manta_error why = MANTA_ERROR_INIT;
-  manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) died: %s", (int)drv.agent_pid,
-                  how->message);
+  manta_value v = {0};
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  manta_error_set(&drv.refusal,
+                  (manta_status)manta_value_as_int(manta_value_get(&v, "status"), MANTA_EAGENT),
+                  "%s", manta_value_as_string(manta_value_get(&v, "message"), ""));
+  manta_value_fini(&v);
+}
+
+// One that ended without a word will not speak the next time either: no loss, but an error.
+static void agent_lost(void)
+{
+  manta_error why = drv.refusal;
+  char how[64] = "its end is not known";
+  int pid = (int)drv.agent_pid, status = reap_agent();
+  if (status >= 0)
+    manta__proc_explain(status, how, sizeof how);
+  if (why.status == MANTA_OK)
+    manta_error_set(&why, MANTA_EAGENT, "the agent (pid %d) %s: %s%s", pid,
+                    drv.agent_spoke ? "died" : "did not start", how,
+                    drv.agent_spoke ? "" : "\nhint: does MANTA_BIN name the command manta?");
+  bool final = !drv.agent_spoke && !(status >= 0 && WIFSIGNALED(status));
   manta__conn_destroy(drv.agent);
   drv.agent = NULL;
   manta__rpc_abandon(&drv.rpc, MANTA_ECLOSED);
-  reap_agent();
   for (manta_trainer *t = drv.trainers; t; t = t->next)
-    manta__run_agent_lost(t, &why);
+    manta__run_agent_lost(t, &why, final);
 }
 
 manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v, manta_error *err)
@@ -291,7 +313,9 @@ static void read_agent(void)
   manta_error err = MANTA_ERROR_INIT;
   int rc = 0;
   while (drv.agent && (rc = manta__conn_recv(drv.agent, &m, &err)) == 1) {
-    if (!manta__rpc_take(&drv.rpc, &m)) {
+    if (m.kind == MANTA__M_REFUSED) {
+      on_refused(&m);
+    } else if (!manta__rpc_take(&drv.rpc, &m)) {
       manta_trainer *t = drv.trainers;
       while (t && t->group != m.group)
         t = t->next;
@@ -301,7 +325,7 @@ static void read_agent(void)
     manta__msg_close(&m);
   }
   if (drv.agent && rc < 0)
-    agent_lost(&err);
+    agent_lost();
 }
 
 static int drain_rows(int64_t now)
@@ -309,7 +333,7 @@ static int drain_rows(int64_t now)
   int rows = 0;
   bool held = false;
   for (manta_trainer *t = drv.trainers; t; t = t->next) {
-    rows += manta__run_drain(t);
+    rows += manta__rows_drain(t);
     held |= t->run && t->run->held_ns > 0;
   }
   if (rows > 0 || held)
@@ -334,7 +358,7 @@ static bool arm_rings(void)
   bool quiet = true;
   for (manta_trainer *t = drv.trainers; t; t = t->next)
     for (struct manta__peer *p = t->peers; p; p = p->next)
-      if (p->ring.h && !p->damaged && manta__run_reading(t))
+      if (p->ring.h && !p->damaged && manta__rows_reading(t))
         quiet &= manta__ring_sleep(&p->ring);
   return quiet;
 }
@@ -418,6 +442,17 @@ static void forget_in_child(void)
   manta__fd_close(&drv.ring_fd);
 }
 
+// Non-negative as an int64, which is how logs keep it.
+manta_status manta__driver_session(manta_error *err)
+{
+  while (drv.session == 0) {
+    if (getrandom(&drv.session, sizeof drv.session, 0) != sizeof drv.session)
+      return manta_error_set(err, MANTA_EIO, "getrandom: %m");
+    drv.session >>= 1;
+  }
+  return MANTA_OK;
+}
+
 manta_status manta__driver_up(manta_error *err)
 {
   static bool hooked;
@@ -432,11 +467,7 @@ manta_status manta__driver_up(manta_error *err)
     pthread_atfork(NULL, NULL, forget_in_child);
     hooked = true;
   }
-  if (drv.session == 0) {
-    if (getrandom(&drv.session, sizeof drv.session, 0) != sizeof drv.session)
-      return manta_error_set(err, MANTA_EIO, "getrandom: %m");
-    drv.session >>= 1;
-  }
+  MANTA_TRY(manta__driver_session(err));
   if (!drv.running)
     MANTA_TRY(start_thread(err));
   if (!drv.agent) {

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "group/table.h"
-#include "train/driver.h"
+#include "train/run.h"
 
 #define drv manta__drv
 

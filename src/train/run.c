@@ -19,16 +19,12 @@
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
 #include "sys/sock.h"
-#include "train/driver.h"
+#include "train/run.h"
 
-#define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
 #define TEXT_BYTES                                                                                 \
-  (1u << 20) /* lines the user has not seen: then they are dropped (and in the log) */
-#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
-#define SETTLE_STOP_S 0.5
+  (1u << 20)              /* lines the user has not seen: then they are dropped (and in the log) */
 #define PROBE_S       5.0 /* how often a run that is smaller than it should be asks for room */
-#define REQUEST_PAIRS 8
-#define HELD_NS       100000000 /* rows wait so long for a rank that lags behind */
+#define REQUEST_PAIRS 9
 
 #define drv manta__drv
 
@@ -53,7 +49,7 @@ static void show(manta_trainer *t, int rank, const char *data, size_t len)
   r->text_bytes += len;
 }
 
-static void log_value(manta_run *r, enum manta__event kind, const manta_value *v)
+void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v)
 {
   manta_error err = MANTA_ERROR_INIT;
   struct manta__ident id = {r->id, r->group.attempt, -1, ++r->log_seq};
@@ -75,162 +71,7 @@ void manta__run_warn(manta_trainer *t, const char *fmt, ...)
   }
   show(t, -1, text, (size_t)n);
   manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
-  log_value(t->run, MANTA__EV_NOTE, &v);
-}
-
-// --- rows ---------------------------------------------------------------------------------------
-
-bool manta__run_reading(const manta_trainer *t)
-{
-  const manta_run *r = t->run;
-  return !r || (r->queued <= QUEUE_BYTES && r->group.phase != MANTA__G_FORMING);
-}
-
-static void take_aligned(manta_run *r)
-{
-  struct manta__rowset *last, *first = manta__align_take(&r->align, &last);
-  for (struct manta__rowset *s = first; s; s = s->next)
-    r->queued += s->bytes;
-  if (first && r->queue_last)
-    r->queue_last->next = first;
-  else if (first)
-    r->queue = first;
-  if (last)
-    r->queue_last = last;
-  if (r->align.warning[0]) {
-    char text[sizeof r->align.warning];
-    memcpy(text, r->align.warning, sizeof text);
-    r->align.warning[0] = 0;
-    manta__run_warn(r->trainer, "%s", text);
-  }
-}
-
-static void log_row(manta_run *r, const struct manta__ring_rec *rec)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  if (manta__log_add(r->log, MANTA__EV_ROW, &rec->id, rec->wall_ns, manta__ring_payload(rec),
-                     rec->used, &err) < 0)
-    manta__warn("run.log: %s", err.message);
-}
-
-// How to read a ring in which a rank is more than the window ahead of the slowest.
-enum ahead {
-  HOLD,  // leave its rows where they are: the slow rank may only be waiting for a core
-  PUSH,  // deliver older rows with gaps: the slow rank does not report
-  IGNORE // log them only: the attempt is about to be void
-};
-
-// False: the row is to be read later.
-static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum ahead how)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  if (!r || rec->id.run != r->id || !r->log)
-    return true;
-  bool current = rec->id.attempt == r->group.attempt; // else: logged, void
-  bool fits = manta__align_fits(&r->align, rec->iteration);
-  if (current && !fits && how == HOLD)
-    return false;
-  if (current && rec->iteration < r->align.next)
-    r->gaps_are_fine = false; // a late row: that rank does report
-  log_row(r, rec);
-  if (current && (fits || how == PUSH) &&
-      manta__align_push(&r->align, rec->id.rank, rec->iteration, manta__ring_payload(rec),
-                        rec->used, &err) < 0)
-    manta__warn("%s", err.message);
-  return true;
-}
-
-static int read_ring(manta_trainer *t, struct manta__peer *p, enum ahead how)
-{
-  manta_status st = MANTA_OK;
-  int rows = 0;
-  p->held = false;
-  if (!p->ring.h || p->damaged)
-    return 0;
-  for (const struct manta__ring_rec *rec; (rec = manta__ring_next(&p->ring, &st)); rows++)
-    if (!take_row(t->run, rec, how)) {
-      manta__ring_unread(&p->ring, rec);
-      p->held = true;
-      break;
-    }
-  if (st < 0) {
-    p->damaged = true;
-    manta__run_warn(t, "the reports of worker %lld are damaged: no more are read from it",
-                    (long long)p->wid);
-  }
-  return rows;
-}
-
-// Rows go to the log before they are released from their rings, and before callbacks see them.
-static void release_rows(manta_trainer *t)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  if (t->run && t->run->log)
-    manta__log_flush(t->run->log, &err); // a failure is kept and told by the log itself
-  for (struct manta__peer *p = t->peers; p; p = p->next)
-    if (p->ring.h)
-      manta__ring_release(&p->ring);
-  if (t->run)
-    take_aligned(t->run);
-}
-
-static void tell_done(manta_trainer *t, struct manta__peer *p)
-{
-  manta_run *r = t->run;
-  int rank = manta__group_rank(&r->group, p->wid);
-  p->done = false;
-  manta__align_end(&r->align, rank);
-  manta__group_done(&r->group, p->wid, MANTA_OK, NULL);
-}
-
-static bool any_held(const manta_trainer *t)
-{
-  for (struct manta__peer *p = t->peers; p; p = p->next)
-    if (p->held)
-      return true;
-  return false;
-}
-
-static int read_rings(manta_trainer *t, enum ahead how)
-{
-  int rows = 0;
-  for (struct manta__peer *p = t->peers; p; p = p->next) {
-    rows += read_ring(t, p, how);
-    if (p->done && !p->held)
-      tell_done(t, p);
-  }
-  return rows;
-}
-
-// Waits a while for a rank that lags behind, and from then on no more until it is heard of.
-static int push_held(manta_trainer *t)
-{
-  manta_run *r = t->run;
-  int64_t now = manta__now();
-  if (r->held_ns == 0)
-    r->held_ns = now;
-  if (now - r->held_ns <= HELD_NS)
-    return 0;
-  r->held_ns = 0;
-  r->gaps_are_fine = true;
-  return read_rings(t, PUSH);
-}
-
-int manta__run_drain(manta_trainer *t)
-{
-  manta_run *r = t->run;
-  int rows = 0, more;
-  if (!manta__run_reading(t))
-    return 0;
-  while ((more = read_rings(t, r && r->gaps_are_fine ? PUSH : HOLD)) > 0) {
-    rows += more; // again: a slow rank's rows make room for a fast one's
-    if (r)
-      r->held_ns = 0;
-  }
-  if (r && any_held(t))
-    rows += push_held(t);
-  release_rows(t);
-  return rows;
+  manta__run_log(t->run, MANTA__EV_NOTE, &v);
 }
 
 // --- workers ------------------------------------------------------------------------------------
@@ -283,15 +124,19 @@ static void drop_peer(manta_trainer *t, int64_t wid)
 static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
 {
   const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
-  manta_error_set(out, MANTA_EWORKER, "rank %d (pid %lld on %s) %s%s%s%s%s", rank,
+  bool hung = manta_value_as_bool(manta_value_get(v, "hung"), false);
+  manta_status st = hung ? MANTA_EHUNG : MANTA_EWORKER;
+  manta_error_set(out, st, "rank %d (pid %lld on %s) %s%s%s", rank,
                   (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
                   manta_value_as_string(manta_value_get(v, "host"), drv.host),
                   manta_value_as_string(manta_value_get(v, "cause"), "?"),
-                  *last ? "\nits last output:\n" : "", last, r->dir ? "\nits log: " : "",
-                  r->dir ? r->dir : "");
+                  *last ? "\nits last output:\n" : "", last);
+  char log[32];
+  snprintf(log, sizeof log, "rank-%d.log", rank);
+  if (r->logs < 0 || faccessat(r->logs, log, F_OK, 0) < 0)
+    return; // it printed nothing
   size_t n = strlen(out->message);
-  if (r->dir)
-    snprintf(out->message + n, sizeof out->message - n, "/logs/rank-%d.log", rank);
+  snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/logs/%s", r->dir, log);
 }
 
 static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
@@ -301,13 +146,13 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
   struct manta__peer *p = find_peer(t, wid);
   int rank = r ? manta__group_rank(&r->group, wid) : -1;
   if (p && r)
-    read_ring(t, p, IGNORE); // its last rows
-  release_rows(t);
+    manta__rows_read(t, p, MANTA__IGNORE); // its last rows
+  manta__rows_release(t);
   if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
     manta_error why = MANTA_ERROR_INIT;
     describe_loss(&why, r, rank, v);
     if (!r->group.killed)
-      log_value(r, MANTA__EV_LOST, v);
+      manta__run_log(r, MANTA__EV_LOST, v);
     manta__group_gone(&r->group, wid, &why, now);
   }
   drop_peer(t, wid);
@@ -331,12 +176,12 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
     manta_value_copy(&r->result[rank], result);
   if (p && st >= 0) {
     p->done = true; // the next drain reads its last rows, and then says so
-    manta__run_drain(t);
+    manta__rows_drain(t);
     return;
   }
   if (p)
-    read_ring(t, p, IGNORE);
-  release_rows(t);
+    manta__rows_read(t, p, MANTA__IGNORE);
+  manta__rows_release(t);
   manta__group_done(&r->group, wid, st, &err);
 }
 
@@ -368,12 +213,12 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
   forget_results(r, world);
   if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
     manta__warn("%s", err.message);
-  take_aligned(r);
+  manta__rows_queue(r);
   if (world < r->group.policy.want)
     manta__run_warn(t, "going on with %d of %d workers: there is no room for more", world,
                     r->group.policy.want);
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
-  log_value(r, MANTA__EV_ATTEMPT, &rec);
+  manta__run_log(r, MANTA__EV_ATTEMPT, &rec);
   manta__group_formed(&r->group, t->wids, world);
   r->told_noroom = false;
 }
@@ -447,6 +292,7 @@ static manta_value request(const manta_trainer *t, manta_pair *pairs, uint64_t k
   pairs[5] = MANTA_KV_BOOL("pin", t->pin);
   pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
   pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
+  pairs[8] = MANTA_KV_INT("must", t->elastic ? min : count);
   return (manta_value){.type = MANTA_MAP, .count = REQUEST_PAIRS, .u.pairs = pairs};
 }
 
@@ -463,6 +309,22 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
   return manta__driver_send(&m, &v, err);
 }
 
+static manta_status announce(manta_run *r, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  struct manta__msg m = {.kind = MANTA__M_RUN,
+                         .group = t->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .fd = {r->rundir, r->logs},
+                         .fds = r->exec ? 0 : 2};
+  manta_value v =
+      MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
+                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
+                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
+  r->announced = true;
+  return manta__driver_send(&m, &v, err);
+}
+
 static void form(manta_run *r)
 {
   manta_trainer *t = r->trainer;
@@ -473,7 +335,7 @@ static void form(manta_run *r)
   if (st == MANTA_OK)
     st = manta__driver_program(&key, t->threads, &err);
   if (st == MANTA_OK && !r->announced)
-    st = manta__run_announce(r, &err);
+    st = announce(r, &err);
   if (st < 0) {
     manta__group_noroom(&r->group, &err, manta__now());
     return;
@@ -492,7 +354,7 @@ static void form(manta_run *r)
                          .fds = ckpt >= 0 ? 2 : 1};
   if (r->rewind && !r->exec) {
     manta_value to = MANTA_MAP(MANTA_KV_INT("to", r->base));
-    log_value(r, MANTA__EV_REWIND, &to);
+    manta__run_log(r, MANTA__EV_REWIND, &to);
   }
   st = manta__driver_send(&m, &v, &err);
   if (own)
@@ -501,31 +363,13 @@ static void form(manta_run *r)
     manta__group_noroom(&r->group, &err, manta__now());
 }
 
-manta_status manta__run_announce(manta_run *r, manta_error *err)
-{
-  manta_trainer *t = r->trainer;
-  struct manta__msg m = {.kind = MANTA__M_RUN,
-                         .group = t->group,
-                         .id = {r->id, r->group.attempt, -1, 0},
-                         .fd = {r->rundir, r->logs},
-                         .fds = r->exec ? 0 : 2};
-  manta_value v =
-      MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
-                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
-                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
-  r->announced = true;
-  return manta__driver_send(&m, &v, err);
-}
-
-manta_status manta__run_begin(manta_run *r, uint32_t attempt, manta_error *err)
+void manta__run_begin(manta_run *r, uint32_t attempt)
 {
   manta__group_begin(&r->group, attempt, manta__now());
   form(r);
-  return MANTA_OK;
 }
 
-// --- growing back
-// ---------------------------------------------------------------------------------
+// --- growing back --------------------------------------------------------------------------------
 
 static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
 {
@@ -582,78 +426,6 @@ static void on_storefail(manta_trainer *t, const manta_value *v)
                   manta_value_as_string(manta_value_get(v, "message"), ""));
 }
 
-// --- the end ------------------------------------------------------------------------------------
-
-static void gather_results(manta_run *r)
-{
-  if (manta_value_set_list(&r->results) < 0)
-    return;
-  for (int i = 0; i < r->group.world; i++)
-    manta_value_append(&r->results, &r->result[i]);
-}
-
-static void log_finish(manta_run *r)
-{
-  manta_value none = {0};
-  if (r->error.status == MANTA_EPREEMPTED || r->error.status == MANTA_ECANCELED) {
-    manta_value note =
-        MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
-    log_value(r, MANTA__EV_NOTE, &note);
-    return;
-  }
-  manta_value v = MANTA_MAP(MANTA_KV_STR("status", manta_status_name(r->error.status)),
-                            MANTA_KV_STR("message", r->error.message),
-                            MANTA_KV("results", r->error.status == 0 ? r->results : none));
-  log_value(r, MANTA__EV_FINISH, &v);
-}
-
-static void over(manta_run *r)
-{
-  r->over = true;
-  if (!r->exec) {
-    log_finish(r);
-    manta__log_flush(r->log, NULL);
-  }
-}
-
-static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
-{
-  manta_run *r = ctx;
-  if (st == MANTA_ETIMEDOUT && r->error.status == 0)
-    manta__run_warn(r->trainer, "the last checkpoint is still being written");
-  over(r);
-}
-
-// The message a user reads first: the root, then how often it was tried.
-static void compose_error(manta_run *r)
-{
-  r->error = r->group.root;
-  if (r->error.status == MANTA_EWORKER && r->group.policy.max_retries > 0) {
-    size_t n = strlen(r->error.message);
-    snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",
-             r->group.retries);
-  }
-}
-
-static void finish(manta_run *r)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  r->finishing = true;
-  compose_error(r);
-  if (r->error.status == 0 && !r->exec)
-    manta__align_check(&r->align, r->strict_reports, &r->error);
-  take_aligned(r);
-  if (r->error.status == 0)
-    gather_results(r);
-  struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = r->trainer->group};
-  bool brief = r->error.status == MANTA_ECANCELED;
-  manta_value none = {0};
-  if (r->exec || !drv.agent ||
-      manta__rpc_call(&drv.rpc, drv.agent, &m, &none,
-                      manta__deadline(brief ? SETTLE_STOP_S : SETTLE_S), on_settled, r, &err) < 0)
-    over(r);
-}
-
 // --- steps --------------------------------------------------------------------------------------
 
 static void send_abort(manta_run *r)
@@ -694,7 +466,11 @@ static void tell_revival(manta_run *r)
 {
   if (r->trainer->quiet || r->exec)
     return;
-  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root[0] ? r->last_root : "resizing",
+  if (!r->last_root[0]) {
+    manta__info("resizing to %d workers", r->group.policy.want);
+    return;
+  }
+  manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root,
                   r->trainer->newest.fd >= 0 ? "the newest checkpoint" : "the start");
 }
 
@@ -725,7 +501,7 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
       send_kill(r);
       break;
     case MANTA__DO_FINISH:
-      finish(r);
+      manta__run_finish(r);
       return MANTA__NEVER;
     default: {
       int64_t again_at = probe(r, now);
@@ -787,7 +563,7 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     break;
   case MANTA__M_STORED:
     if (t->run)
-      log_value(t->run, MANTA__EV_CKPT, &v);
+      manta__run_log(t->run, MANTA__EV_CKPT, &v);
     break;
   case MANTA__M_STOREFAIL:
     on_storefail(t, &v);
@@ -804,9 +580,9 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
   manta_value_fini(&v);
 }
 
-void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
+void manta__run_agent_lost(manta_trainer *t, const manta_error *why, bool final)
 {
-  manta__run_drain(t);
+  manta__rows_drain(t);
   while (t->peers)
     drop_peer(t, t->peers->wid);
   if (t->spawning) {
@@ -817,6 +593,8 @@ void manta__run_agent_lost(manta_trainer *t, const manta_error *why)
     return;
   t->run->announced = false;
   manta_value v = MANTA_MAP(MANTA_KV_STR("cause", why->message));
-  log_value(t->run, MANTA__EV_LOST, &v);
+  manta__run_log(t->run, MANTA__EV_LOST, &v);
+  if (final)
+    manta__group_stop(&t->run->group, why->status, why->message);
   manta__group_agent_lost(&t->run->group, why);
 }

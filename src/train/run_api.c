@@ -21,12 +21,11 @@
 #include "sys/file.h"
 #include "sys/shm.h"
 #include "sys/sock.h"
-#include "train/driver.h"
 #include "train/func.h"
+#include "train/run.h"
 
-#define ADOPT_WAIT_S 40.0 /* for the agent of a lost driver to finish its last write */
-#define CLOSE_S      10.0
-#define drv          manta__drv
+#define CLOSE_S 10.0
+#define drv     manta__drv
 
 // --- knobs --------------------------------------------------------------------------------------
 
@@ -64,6 +63,7 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   MANTA_TRY(manta_value_copy(&config, &r->config));
   MANTA_TRY(manta_value_put(job, "config", &config));
   MANTA_TRY(manta_value_put_bool(job, "in_run", !r->exec));
+  MANTA_TRY(manta_value_put_bool(job, "single", r->single));
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
   return manta_value_put_int(job, "threads", r->trainer->threads);
@@ -91,182 +91,13 @@ static manta_status make_job(manta_run *r, manta_train_fn fn, manta_error *err)
   return st;
 }
 
-// --- the directory ------------------------------------------------------------------------------
-
-static manta_status log_run(manta_run *r, manta_train_fn fn, int ordinal, manta_error *err)
-{
-  manta_value v = {0}, argv = {0}, config = {0};
-  char cwd[4096] = "";
-  manta_status st = manta_value_set_map(&v);
-  if (st == MANTA_OK)
-    st = manta__func_describe(&v, fn, err);
-  if (st == MANTA_OK)
-    st = manta_value_set_list(&argv);
-  for (int i = 0; st == MANTA_OK && i < drv.argc; i++) {
-    manta_value s = {0};
-    st = manta_value_set_string(&s, drv.argv[i]);
-    if (st == MANTA_OK)
-      st = manta_value_append(&argv, &s);
-  }
-  struct manta__exe exe;
-  if (st == MANTA_OK && manta__exe_self(&exe, err) == MANTA_OK)
-    st = manta_value_put_string(&v, "exe", exe.path);
-  if (st == MANTA_OK)
-    st = manta_value_copy(&config, &r->config);
-  if (st == MANTA_OK && manta_value_put(&v, "argv", &argv) == MANTA_OK &&
-      manta_value_put(&v, "config", &config) == MANTA_OK &&
-      manta_value_put_string(&v, "name", r->trainer->name) == MANTA_OK &&
-      manta_value_put_string(&v, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "") == MANTA_OK &&
-      manta_value_put_string(&v, "version", MANTA_VERSION) == MANTA_OK &&
-      manta_value_put_int(&v, "workers", r->group.policy.want) == MANTA_OK &&
-      manta_value_put_int(&v, "pid", getpid()) == MANTA_OK &&
-      manta_value_put_int(&v, "session", (int64_t)drv.session) == MANTA_OK)
-    st = manta_value_put_int(&v, "ordinal", ordinal);
-  if (st == MANTA_OK) {
-    struct manta__ident id = {r->id, 0, -1, ++r->log_seq};
-    st = manta__log_add_value(r->log, MANTA__EV_RUN, &id, &v, err);
-  }
-  manta_value_fini(&v);
-  manta_value_fini(&argv);
-  if (st == MANTA_ENOMEM)
-    manta_error_set(err, st, "no memory to describe the run");
-  return st < 0 ? st : manta__log_flush(r->log, err);
-}
-
-// The lock is on the open directory, which agent and writer share: it is free when all three are
-// gone.
-static manta_status lock_directory(int fd, const char *dir, manta_error *err)
-{
-  int64_t by = manta__deadline(ADOPT_WAIT_S);
-  bool told = false;
-  while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return manta_error_set(err, MANTA_EIO, "lock %s: %m", dir);
-    if (manta__now() > by)
-      return manta_error_set(err, MANTA_ESTATE, "the run %s is still going on\nhint: manta ps",
-                             dir);
-    if (!told)
-      manta__info("waiting for the last write of %s", dir);
-    told = true;
-    usleep(2000);
-  }
-  return MANTA_OK;
-}
-
-static manta_status fresh_directory(manta_run *r, manta_error *err)
-{
-  MANTA_TRY(manta__rundir_create(r->trainer->logdir, r->trainer->name, &r->rundir, &r->dir, err));
-  MANTA_TRY(lock_directory(r->rundir, r->dir, err));
-  if (getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
-    return manta_error_set(err, MANTA_EIO, "getrandom: %m");
-  return manta__log_writer_open(&r->log, r->rundir, true, err);
-}
-
-// A finished run is not run again: its results are read from its log.
-static manta_status replay(manta_run *r, struct manta__run_summary *s)
-{
-  const manta_value *results = manta_value_get(&s->finish, "results");
-  r->replayed = r->over = true;
-  return results ? manta_value_copy(&r->results, results) : MANTA_OK;
-}
-
-static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *attempt,
-                                    manta_error *err)
-{
-  struct manta__run_summary s = {0};
-  MANTA_TRY(manta__dir_make(path, &r->rundir, err));
-  if (!(r->dir = manta__strdup(path)))
-    return manta_error_set(err, MANTA_ENOMEM, "no memory");
-  MANTA_TRY(lock_directory(r->rundir, path, err));
-  MANTA_TRY(manta__run_summary_read(&s, r->rundir, path, err));
-  r->resumed = true;
-  r->id = s.id;
-  r->log_seq = 1u << 30; // beyond what the last driver counted
-  *attempt = (uint32_t)s.attempts;
-  manta_status st = MANTA_OK;
-  if (s.state == MANTA__RUN_DONE)
-    st = replay(r, &s);
-  else
-    st = manta__log_writer_open(&r->log, r->rundir, false, err);
-  manta__run_summary_fini(&s);
-  r->rewind = *attempt > 0;
-  return st;
-}
-
-static bool resuming(uint64_t *session)
-{
-  const char *s = getenv("MANTA_RESUME");
-  char *end;
-  if (!s || !*s)
-    return false;
-  *session = strtoull(s, &end, 16);
-  return *end == 0;
-}
-
-static manta_status make_directory(manta_run *r, manta_train_fn fn, uint32_t *attempt,
-                                   manta_error *err)
-{
-  uint64_t session;
-  char *path = NULL;
-  pthread_mutex_lock(&drv.lock);
-  int ordinal = ++drv.ordinals;
-  if (resuming(&session))
-    drv.session = session;
-  session = drv.session;
-  pthread_mutex_unlock(&drv.lock);
-  *attempt = 0;
-  manta_status st;
-  if (getenv("MANTA_RESUME") &&
-      manta__rundir_of_session(r->trainer->logdir, session, ordinal, &path, NULL) == MANTA_OK) {
-    st = adopt_directory(r, path, attempt, err);
-  } else {
-    st = fresh_directory(r, err);
-    if (st == MANTA_OK)
-      st = log_run(r, fn, ordinal, err);
-  }
-  manta_free(path);
-  if (st < 0)
-    return st;
-  return manta__dir_makeat(r->rundir, "logs", &r->logs, err);
-}
-
 // --- making and freeing -------------------------------------------------------------------------
-
-static void free_texts(manta_run *r)
-{
-  for (struct manta__text *x = r->texts, *next; x; x = next) {
-    next = x->next;
-    manta__free(x);
-  }
-  r->texts = r->texts_last = NULL;
-  r->text_bytes = 0;
-}
-
-static void free_rowsets(struct manta__rowset *s)
-{
-  for (struct manta__rowset *next; s; s = next) {
-    next = s->next;
-    manta__rowset_free(s);
-  }
-}
-
-static void free_values(manta_run *r)
-{
-  for (int i = 0; i < r->value_count; i++)
-    manta_value_fini(&r->values[i]);
-  manta__free(r->values);
-  r->values = NULL;
-  r->value_count = 0;
-}
 
 static void run_free(manta_run *r)
 {
   manta__log_writer_close(r->log);
   manta__align_fini(&r->align);
-  free_rowsets(r->queue);
-  free_rowsets(r->batch);
-  free_values(r);
-  free_texts(r);
+  manta__deliver_free(r);
   for (int i = 0; r->result && i < r->group.places; i++)
     manta_value_fini(&r->result[i]);
   manta__free(r->result);
@@ -305,7 +136,6 @@ static manta_status open_initial(manta_run *r, const char *dir, manta_error *err
   if (!dir)
     return MANTA_OK;
   MANTA_TRY(manta_checkpoint_open(&c, dir, true, err));
-  // A fresh run counts from 1, whatever the checkpoint's own count was.
   r->initial_iteration = manta_checkpoint_iteration(c);
   manta_checkpoint_close(c);
   r->initial_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -314,9 +144,6 @@ static manta_status open_initial(manta_run *r, const char *dir, manta_error *err
 
 static manta_status check_run_config(const manta_run_config *rc, manta_error *err)
 {
-  if (rc->size != sizeof *rc)
-    return manta_error_set(err, MANTA_EINVAL,
-                           "manta_run_config is not initialised: use MANTA_RUN_CONFIG_INIT");
   if (rc->config && rc->config->type != MANTA_MAP)
     return manta_error_set(err, MANTA_ETYPE, "config must be a map");
   if (rc->workers < 0 || rc->workers > MANTA_MAX_RANKS)
@@ -366,205 +193,19 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   return open_initial(r, rc->checkpoint, err);
 }
 
-static manta_run *run_alloc(manta_trainer *t, bool exec)
+// What is to be done: a run to its end, a run row by row, a call on all workers, a call on rank 0.
+enum purpose { RUN, ITERATE, EXECUTE, EXECUTE_SINGLE };
+
+static manta_run *run_alloc(manta_trainer *t, enum purpose what)
 {
   manta_run *r = manta__calloc(1, sizeof *r);
   if (r) {
     r->trainer = t;
-    r->exec = exec;
+    r->exec = what >= EXECUTE;
+    r->single = what == EXECUTE_SINGLE;
     r->rundir = r->logs = r->job_fd = r->initial_fd = -1;
   }
   return r;
-}
-
-// --- callbacks ----------------------------------------------------------------------------------
-
-static void complain(const char *what, const manta_error *err)
-{
-  manta__warn("a %s callback failed: %s", what, err->message);
-}
-
-static void call_start(manta_run *r)
-{
-  char id[20];
-  snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
-  manta_run_info info = {.run_dir = r->dir,
-                         .run_id = id,
-                         .config = &r->config,
-                         .workers = r->group.policy.want,
-                         .resumed = r->resumed};
-  for (size_t i = 0; i < r->callback_count; i++) {
-    manta_error err = MANTA_ERROR_INIT;
-    const manta_callbacks *c = r->callbacks[i];
-    if (c->start && c->start(c->ctx, &info, &err) < 0)
-      complain("start", &err);
-  }
-}
-
-static void call_finish(manta_run *r)
-{
-  if (r->finished_told || r->exec)
-    return;
-  r->finished_told = true;
-  for (size_t i = 0; i < r->callback_count; i++) {
-    manta_error err = MANTA_ERROR_INIT;
-    const manta_callbacks *c = r->callbacks[i];
-    if (c->finish && c->finish(c->ctx, r->error.status < 0 ? &r->error : NULL, &err) < 0)
-      complain("finish", &err);
-  }
-}
-
-static void call_result(manta_run *r, const manta_rows *rows)
-{
-  for (size_t i = 0; i < r->callback_count; i++) {
-    manta_error err = MANTA_ERROR_INIT;
-    const manta_callbacks *c = r->callbacks[i];
-    if (c->result && c->result(c->ctx, rows, &err) < 0)
-      complain("result", &err);
-  }
-}
-
-static void print_lines(int rank, const char *p, size_t n)
-{
-  while (n > 0) {
-    const char *end = memchr(p, '\n', n);
-    size_t k = end ? (size_t)(end - p) : n;
-    printf("(rank %d) %.*s\n", rank, (int)k, p);
-    k += end != NULL;
-    p += k;
-    n -= k;
-  }
-  fflush(stdout);
-}
-
-static void show_text(manta_run *r, const struct manta__text *x)
-{
-  bool taken = false;
-  if (x->rank < 0) {
-    if (!r->trainer->quiet)
-      manta__warn("%s", x->data);
-    return;
-  }
-  for (size_t i = 0; i < r->callback_count; i++) {
-    const manta_callbacks *c = r->callbacks[i];
-    if (c->output) {
-      c->output(c->ctx, x->rank, x->data, x->len);
-      taken = true;
-    }
-  }
-  if (!taken && !r->trainer->quiet)
-    print_lines(x->rank, x->data, x->len);
-}
-
-// With the lock held; drops it while it shows what there is.
-static void show_texts(manta_run *r)
-{
-  struct manta__text *x = r->texts;
-  if (!x)
-    return;
-  r->texts = r->texts_last = NULL;
-  r->text_bytes = 0;
-  pthread_mutex_unlock(&drv.lock);
-  for (struct manta__text *next; x; x = next) {
-    next = x->next;
-    show_text(r, x);
-    manta__free(x);
-  }
-  pthread_mutex_lock(&drv.lock);
-}
-
-// --- rows ---------------------------------------------------------------------------------------
-
-static manta_status unpack_rows(manta_run *r, const struct manta__rowset *s, manta_rows *out,
-                                manta_error *err)
-{
-  if (r->value_count < s->world) {
-    free_values(r);
-    if (!(r->values = manta__calloc((size_t)s->world, sizeof *r->values)))
-      return manta_error_set(err, MANTA_ENOMEM, "no memory for %d rows", s->world);
-    r->value_count = s->world;
-  }
-  for (int i = 0; i < s->world; i++) {
-    manta_value_fini(&r->values[i]);
-    if (s->row[i])
-      MANTA_TRY(manta__unpack(&r->values[i], s->row[i]->data, s->row[i]->len, NULL, err));
-  }
-  *out = (manta_rows){.iteration = s->iteration,
-                      .count = s->world,
-                      .complete = s->have == s->world,
-                      .rewound_to = s->rewound_to,
-                      .rows = r->values};
-  return MANTA_OK;
-}
-
-// Takes what the thread has aligned, all at once.
-static bool take_batch(manta_run *r)
-{
-  bool was_full = !manta__run_reading(r->trainer);
-  r->batch = r->queue;
-  r->queue = r->queue_last = NULL;
-  r->queued = 0;
-  if (was_full)
-    manta__driver_wake();
-  return r->batch != NULL;
-}
-
-static int deliver(manta_run *r, manta_rows *out, manta_error *err)
-{
-  struct manta__rowset *s = r->batch;
-  r->batch = s->next;
-  manta_status st = unpack_rows(r, s, out, err);
-  manta__rowset_free(s);
-  if (st < 0)
-    return st;
-  call_result(r, out);
-  return 1;
-}
-
-static int run_ended(manta_run *r, manta_error *err)
-{
-  call_finish(r);
-  if (r->error.status < 0 && err)
-    *err = r->error;
-  return r->error.status;
-}
-
-// Waits until there is something for the user's thread; false when the time is up.
-static bool await_news(manta_run *r, int64_t by)
-{
-  while (!r->queue && !r->over && !r->texts) {
-    struct timespec t = {by / 1000000000, by % 1000000000};
-    if (by == MANTA__NEVER)
-      pthread_cond_wait(&drv.cond, &drv.lock);
-    else if (pthread_cond_timedwait(&drv.cond, &drv.lock, &t) == ETIMEDOUT)
-      return false;
-  }
-  return true;
-}
-
-int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err)
-{
-  manta_rows rows;
-  int64_t by = manta__deadline(timeout_s);
-  if (r->batch)
-    return deliver(r, out ? out : &rows, err);
-  pthread_mutex_lock(&drv.lock);
-  bool ended = false;
-  for (;;) {
-    show_texts(r);
-    if (take_batch(r))
-      break;
-    if (r->over) {
-      ended = true;
-      break;
-    }
-    if (!await_news(r, by)) {
-      pthread_mutex_unlock(&drv.lock);
-      return manta_error_set(err, MANTA_ETIMEDOUT, "no row within %.3g s", timeout_s);
-    }
-  }
-  pthread_mutex_unlock(&drv.lock);
-  return ended ? run_ended(r, err) : deliver(r, out ? out : &rows, err);
 }
 
 // --- the public calls ---------------------------------------------------------------------------
@@ -584,9 +225,7 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
     __atomic_store_n(&t->notice, 0, __ATOMIC_RELEASE);
     t->world = 0;
     manta__fd_close(&t->newest.fd);
-    st = manta__run_begin(r, attempt, err);
-    if (st < 0)
-      t->run = NULL;
+    manta__run_begin(r, attempt);
     manta__driver_wake();
   }
   pthread_mutex_unlock(&drv.lock);
@@ -594,29 +233,32 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
 }
 
 static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
-                          const manta_run_config *given, bool exec, bool iterate, manta_error *err)
+                          const manta_run_config *given, enum purpose what, manta_error *err)
 {
   static const manta_run_config dflt = MANTA_RUN_CONFIG_INIT;
-  const manta_run_config *rc = given ? given : &dflt;
+  manta_run_config full, *rc = &full;
   uint32_t attempt = 0;
+  MANTA_TRY(manta__config_take(rc, sizeof *rc, given ? (const void *)given : &dflt,
+                               "MANTA_RUN_CONFIG_INIT", err));
   MANTA_TRY(check_run_config(rc, err));
   if (t->run)
     return manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
-  manta_run *r = run_alloc(t, exec);
+  manta_run *r = run_alloc(t, what);
   if (!r)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
   manta_status st = fill_run(r, rc, err);
-  if (st == MANTA_OK && iterate)
+  bool exec = what >= EXECUTE;
+  if (st == MANTA_OK && what == ITERATE)
     r->align.drop = false;
   if (st == MANTA_OK && exec && getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
     st = manta_error_set(err, MANTA_EIO, "getrandom: %m");
   if (st == MANTA_OK && !exec)
-    st = make_directory(r, fn, &attempt, err);
+    st = manta__run_directory(r, fn, &attempt, err);
   if (st == MANTA_OK && !exec) {
     manta__free(t->run_dir);
     t->run_dir = manta__strdup(r->dir);
     t->score_min = r->score_min;
-    call_start(r);
+    manta__call_start(r);
   }
   if (st == MANTA_OK && r->replayed)
     t->run = r;
@@ -633,7 +275,7 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
 manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
                              const manta_run_config *rc, manta_error *err)
 {
-  return start(out, t, fn, rc, false, true, err);
+  return start(out, t, fn, rc, ITERATE, err);
 }
 
 bool manta_run_finished(const manta_run *r)
@@ -666,7 +308,7 @@ void manta_run_close(manta_run *r)
   manta__rpc_forget(&drv.rpc, r);
   r->trainer->run = NULL;
   pthread_mutex_unlock(&drv.lock);
-  call_finish(r);
+  manta__call_finish(r);
   run_free(r);
 }
 
@@ -685,18 +327,24 @@ manta_status manta_trainer_run(manta_trainer *t, manta_train_fn fn, const manta_
                                manta_value *results, manta_error *err)
 {
   manta_run *r;
-  MANTA_TRY(start(&r, t, fn, rc, false, false, err));
+  MANTA_TRY(start(&r, t, fn, rc, RUN, err));
+  return run_to_end(r, results, err);
+}
+
+static manta_status execute(manta_trainer *t, manta_train_fn fn, const manta_value *arg,
+                            enum purpose what, manta_value *results, manta_error *err)
+{
+  manta_run *r;
+  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
+  rc.config = arg;
+  MANTA_TRY(start(&r, t, fn, &rc, what, err));
   return run_to_end(r, results, err);
 }
 
 manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn, const manta_value *arg,
                                    manta_value *results, manta_error *err)
 {
-  manta_run *r;
-  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
-  rc.config = arg;
-  MANTA_TRY(start(&r, t, fn, &rc, true, false, err));
-  return run_to_end(r, results, err);
+  return execute(t, fn, arg, EXECUTE, results, err);
 }
 
 manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
@@ -704,7 +352,7 @@ manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
                                           manta_error *err)
 {
   manta_value all = {0};
-  manta_status st = manta_trainer_execute(t, fn, arg, &all, err);
+  manta_status st = execute(t, fn, arg, EXECUTE_SINGLE, &all, err);
   const manta_value *first = manta_value_at(&all, 0);
   if (st == MANTA_OK && result && first && manta_value_copy(result, first) < 0)
     st = manta_error_set(err, MANTA_ENOMEM, "no memory for the result");

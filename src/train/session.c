@@ -390,6 +390,8 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   manta_train_fn fn;
   MANTA_TRY(manta__func_find(&fn, &job->spec, err));
   MANTA_TRY(begin(&s, job, err));
+  if (job->id.rank != 0 && manta_value_as_bool(manta_value_get(&job->spec, "single"), false))
+    return MANTA_OK;
   take_notices(job->ctl);
   current = &s;
   manta_status st = fn(&s, result, err);

@@ -13,20 +13,31 @@
 #include "group/table.h"
 #include "sys/file.h"
 #include "sys/sock.h"
-#include "train/driver.h"
+#include "train/run.h"
 
 #define START_S    60.0
 #define SHUTDOWN_S 7.0 /* the agent gives workers 5 s */
 #define drv        manta__drv
 
+// A program built against an older header has a shorter struct: what it lacks is zero, the default.
+manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
+                                manta_error *err)
+{
+  size_t theirs;
+  memcpy(&theirs, given, sizeof theirs);
+  if (theirs < sizeof theirs || theirs > size)
+    return manta_error_set(err, MANTA_EINVAL,
+                           "a config is not initialised, or made for a newer libmanta: use %s",
+                           macro);
+  memset(out, 0, size);
+  memcpy(out, given, theirs);
+  return MANTA_OK;
+}
+
 // --- create -------------------------------------------------------------------------------------
 
 static manta_status check_config(const manta_trainer_config *c, manta_error *err)
 {
-  if (c->size != sizeof *c)
-    return manta_error_set(
-        err, MANTA_EINVAL,
-        "manta_trainer_config is not initialised: use MANTA_TRAINER_CONFIG_INIT");
   if (c->workers < 0 || c->workers > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
                            c->workers);
@@ -75,6 +86,7 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
   if (t->workers == 0)
     MANTA_TRY(workers_from_env(&t->workers, err));
   t->min_workers = c->min_workers > 0 ? c->min_workers : 1;
+  t->elastic = c->min_workers > 0;
   t->max_retries = c->max_retries == 0 ? 3 : c->max_retries == -2 ? 0 : c->max_retries;
   t->retry_errors = c->retry_errors;
   t->step_timeout = c->step_timeout_s;
@@ -130,7 +142,9 @@ manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_confi
                                   manta_error *err)
 {
   static const manta_trainer_config dflt = MANTA_TRAINER_CONFIG_INIT;
-  const manta_trainer_config *c = cfg ? cfg : &dflt;
+  manta_trainer_config full, *c = &full;
+  MANTA_TRY(manta__config_take(c, sizeof *c, cfg ? (const void *)cfg : &dflt,
+                               "MANTA_TRAINER_CONFIG_INIT", err));
   MANTA_TRY(check_config(c, err));
   manta_trainer *t = manta__calloc(1, sizeof *t);
   if (!t)
@@ -160,12 +174,20 @@ static bool wait_until(int64_t by)
   return pthread_cond_timedwait(&drv.cond, &drv.lock, &t) != ETIMEDOUT;
 }
 
+static bool unborn(const manta_trainer *t)
+{
+  for (struct manta__peer *p = t->peers; p; p = p->next)
+    if (p->pid == 0)
+      return true;
+  return false;
+}
+
 manta_status manta_trainer_start(manta_trainer *t, manta_error *err)
 {
   pthread_mutex_lock(&drv.lock);
   int64_t by = manta__deadline(START_S);
   manta_status st = t->run ? MANTA_OK : manta__run_spawn(t, err);
-  while (st == MANTA_OK && t->spawning)
+  while (st == MANTA_OK && (t->spawning || unborn(t)))
     if (!wait_until(by))
       st = manta_error_set(err, MANTA_ETIMEDOUT, "workers did not start within %.0f s", START_S);
   if (st == MANTA_OK && t->spawn_error.status < 0) {

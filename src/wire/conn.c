@@ -161,6 +161,8 @@ static manta_status send_frame(manta__conn *c, const struct manta__msg *m, uint8
                            .call = m->call};
   f.hash = frame_hash(&f, data);
   manta_status st = manta__buf_reserve(&c->out, sizeof f + len);
+  if (st == MANTA_ENOMEM)
+    return manta_error_set(err, st, "no memory for a message of %zu bytes", len);
   if (st < 0)
     return manta_error_set(err, st, "a peer does not read: %zu bytes wait for it", c->out.len);
   MANTA_TRY(queue_fds(c, fd, fds, err));
@@ -195,6 +197,8 @@ static manta_status send_blob(manta__conn *c, const struct manta__msg *m, manta_
 
 manta_status manta__conn_send(manta__conn *c, const struct manta__msg *m, manta_error *err)
 {
+  if (m->fds < 0 || m->fds > MANTA__MSG_FDS)
+    return manta_error_set(err, MANTA_EINVAL, "too many descriptors in one message");
   if (m->len > MANTA__FRAME_INLINE && !(m->flags & MANTA__FRAME_BLOB))
     return send_blob(c, m, err);
   return send_frame(c, m, 0, m->data, m->len, m->fd, m->fds, err);
@@ -258,9 +262,9 @@ static int fill(manta__conn *c, size_t need, manta_error *err)
   }
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
     return 0;
+  c->closed = true; // after an error, too: bytes or descriptors may be lost
   if (n < 0 && errno != ECONNRESET)
     return manta_error_set(err, MANTA_EIO, "receive: %m");
-  c->closed = true;
   return manta_error_set(err, MANTA_ECLOSED, "the other end closed the connection");
 }
 
@@ -301,8 +305,10 @@ int manta__conn_recv(manta__conn *c, struct manta__msg *m, manta_error *err)
       need += f.len;
       if (have >= need) {
         const uint8_t *data = c->in + c->in_at + sizeof f;
-        if (f.hash != frame_hash(&f, data) || f.fds > c->in_fds)
+        if (f.hash != frame_hash(&f, data))
           return manta_error_set(err, MANTA_EPROTO, "frame of kind %u fails its checksum", f.kind);
+        if (f.fds > c->in_fds)
+          return manta_error_set(err, MANTA_EPROTO, "frame of kind %u lacks a descriptor", f.kind);
         give(c, &f, data, m);
         return 1;
       }
@@ -339,8 +345,13 @@ manta_status manta__msg_value(struct manta__msg *m, manta_value *out, manta_erro
     return manta_value_unpack(out, m->data, m->len, err);
   void *p;
   size_t bytes;
+  uint64_t claimed;
+  memcpy(&claimed, m->data, sizeof claimed);
   MANTA_TRY(manta__shm_map(m->fd[m->fds - 1], &p, &bytes, err));
-  manta_status st = manta_value_unpack(out, p, bytes, err);
+  manta_status st = bytes != claimed || bytes > MANTA__BLOB_MAX
+                        ? manta_error_set(err, MANTA_EPROTO, "a blob of %zu bytes, not of %llu",
+                                          bytes, (unsigned long long)claimed)
+                        : manta_value_unpack(out, p, bytes, err);
   manta__shm_unmap(p, bytes);
   return st;
 }

@@ -5,9 +5,10 @@
  * (1) A frame is a fixed header and at most MANTA__FRAME_MAX bytes. A larger payload travels as a
  *     memfd (flag BLOB) of at most MANTA__BLOB_MAX bytes; whoever only forwards never maps it.
  * (2) Header and payload are covered by one XXH3; a frame that does not agree breaks the
- * connection. (3) Sending queues what the socket does not take at once, up to MANTA__CONN_BACKLOG
- * bytes: a peer that does not read is an error, not a growing heap. (4) Not thread-safe: a
- * connection belongs to one thread.
+ *     connection.
+ * (3) Sending queues what the socket does not take at once, up to MANTA__CONN_BACKLOG bytes: a
+ *     peer that does not read is an error, not a growing heap.
+ * (4) Not thread-safe: a connection belongs to one thread.
  */
 #ifndef MANTA_WIRE_CONN_H
 #define MANTA_WIRE_CONN_H

@@ -57,13 +57,13 @@ bool manta__rpc_take(struct manta__rpc *r, struct manta__msg *m)
 int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now)
 {
   int64_t next = MANTA__NEVER;
-  for (int i = 0; i < MANTA__RPC_PENDING; i++) {
-    struct manta__rpc_call *p = &r->pending[i];
-    if (p->call && p->by <= now)
-      end(p, MANTA_ETIMEDOUT, NULL);
-    if (p->call && p->by < next)
-      next = p->by;
-  }
+  for (int i = 0; i < MANTA__RPC_PENDING; i++)
+    if (r->pending[i].call && r->pending[i].by <= now)
+      end(&r->pending[i], MANTA_ETIMEDOUT, NULL);
+  // Only now: a callback may have made a call in a place we had passed.
+  for (int i = 0; i < MANTA__RPC_PENDING; i++)
+    if (r->pending[i].call && r->pending[i].by < next)
+      next = r->pending[i].by;
   return next;
 }
 

@@ -172,9 +172,10 @@ static void what_is_no_utf8_becomes_the_replacement(void **state)
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char bytes[8], want[40] = "\"";
     snprintf(bytes, sizeof bytes, "%sz", rows[i].bytes);
+    size_t n = 1;
     for (int k = 0; k < rows[i].bad; k++)
-      strcat(want, "\\ufffd");
-    strcat(want, "z\"");
+      n += (size_t)snprintf(want + n, sizeof want - n, "\\ufffd");
+    snprintf(want + n, sizeof want - n, "z\"");
     assert_writes(manta_value_borrow_string(bytes), -1, want);
     manta_value_fini(&(manta_value[]){parse(want)}[0]);
   }
@@ -259,7 +260,7 @@ static char *nested_text(int levels, const char *core)
 {
   char *text = manta__calloc(1, (size_t)levels * 2 + strlen(core) + 1);
   memset(text, '[', (size_t)levels);
-  strcat(text, core);
+  memcpy(text + levels, core, strlen(core));
   memset(text + levels + strlen(core), ']', (size_t)levels);
   return text;
 }

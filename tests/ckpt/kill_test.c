@@ -131,8 +131,7 @@ static void the_newest_is_always_whole(void **ctx)
   assert_true(mid >= 3);
 }
 
-/* --- The writer
- * ------------------------------------------------------------------------------------ */
+/* --- The writer --- */
 
 static void store_for_ever(int run, int sock)
 {

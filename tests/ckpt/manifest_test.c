@@ -59,11 +59,12 @@ static void what_is_written_is_read(void **ctx)
 static void the_text_is_this(void **ctx)
 {
   static const char want[] =
-      "{\"manta\":1,\"name\":\"000012\",\"run\":\"ffffffffffffffff\",\"attempt\":4294967295,\"rank\":-1,"
-      "\"seq\":\"fffffffffffffffe\",\"iteration\":120,\"wall_ns\":\"1794719196055419078\",\"world\":4,"
+      "{\"manta\":1,\"name\":\"000012\",\"run\":\"ffffffffffffffff\",\"attempt\":4294967295,"
+      "\"rank\":-1,\"seq\":\"fffffffffffffffe\",\"iteration\":120,"
+      "\"wall_ns\":\"1794719196055419078\",\"world\":4,"
       "\"score\":0.1,\"bytes\":1099511627776,\"files\":[{\"name\":\"state.safetensors\","
-      "\"bytes\":1099511627769,\"hash\":\"ffffffffffffffff\"},{\"name\":\"value.msgpack\",\"bytes\":7,"
-      "\"hash\":\"0000000000000000\"}],\"check\":\"";
+      "\"bytes\":1099511627769,\"hash\":\"ffffffffffffffff\"},"
+      "{\"name\":\"value.msgpack\",\"bytes\":7,\"hash\":\"0000000000000000\"}],\"check\":\"";
   struct manta__manifest m = sample();
   manta_error err = MANTA_ERROR_INIT;
   char *text = NULL, check[32];

@@ -7,8 +7,7 @@
 #include "ckpt/safetensors.h"
 #include "test.h"
 
-/* --- Writing
- * ---------------------------------------------------------------------------------------- */
+/* --- Writing --- */
 
 static void the_header_is_this(void **ctx)
 {
@@ -82,8 +81,7 @@ static void stamps_of_any_width(void **ctx)
   manta__layout_fini(&l);
 }
 
-/* --- Reading
- * ---------------------------------------------------------------------------------------- */
+/* --- Reading --- */
 
 /* A file with this header and `data` bytes behind it; free it. The header's text says its length.
  */

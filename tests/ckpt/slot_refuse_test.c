@@ -7,8 +7,7 @@
 
 #include "sample.h"
 
-/* --- Refusing
- * --------------------------------------------------------------------------------------- */
+/* --- Refusing --- */
 
 static void a_state_without_sense_changes_nothing(void **ctx)
 {
@@ -184,8 +183,7 @@ static void a_lying_slot_is_refused(void **ctx)
   sample_fini(&s);
 }
 
-/* --- Starving
- * ---------------------------------------------------------------------------------------- */
+/* --- Starving --- */
 
 static manta_status save_fresh(struct manta__slots *slots, const struct sample *s)
 {

@@ -168,8 +168,7 @@ static void a_warm_save_asks_nothing_of_the_kernel(void **ctx)
   assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* --- Waiting
- * -------------------------------------------------------------------------------------- */
+/* --- Waiting --- */
 
 static manta_status stop_third(void *ctx, manta_error *err)
 {
@@ -232,8 +231,7 @@ static void a_freed_slot_ends_the_wait(void **ctx)
   sample_fini(&s);
 }
 
-/* --- Replacing
- * -------------------------------------------------------------------------------------- */
+/* --- Replacing --- */
 
 static void a_retired_slot_is_never_written_again(void **ctx)
 {

@@ -8,8 +8,7 @@
 
 #include "store_fixture.h"
 
-/* --- Damage
- * ------------------------------------------------------------------------------------------- */
+/* --- Damage --- */
 
 static void flip(struct fixture *f, const char *name, off_t at)
 {
@@ -99,8 +98,7 @@ static void no_cut_goes_unnoticed(void **ctx)
   manta_set_log(count_warning, f);
 }
 
-/* --- Failing
- * -------------------------------------------------------------------------------------------- */
+/* --- Failing --- */
 
 static manta_status write_and_commit(manta__store *s, int fd, manta_error *err)
 {

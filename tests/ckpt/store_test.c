@@ -6,8 +6,7 @@
 #include "ckpt/ckdir.h"
 #include "store_fixture.h"
 
-/* --- The plain way
- * ------------------------------------------------------------------------------------- */
+/* --- The plain way --- */
 
 static void what_is_committed_is_found(void **ctx)
 {
@@ -104,8 +103,7 @@ static void a_slot_without_sense_is_not_stored(void **ctx)
   manta__store_close(s);
 }
 
-/* --- Retention
- * ------------------------------------------------------------------------------------------ */
+/* --- Retention --- */
 
 static void retention_keeps_the_last_and_the_best(void **ctx)
 {
@@ -193,8 +191,7 @@ static void a_reader_outlives_retention(void **ctx)
   manta__store_close(s);
 }
 
-/* --- Leftovers and damage
- * --------------------------------------------------------------------------- */
+/* --- Leftovers and damage --- */
 
 static void put_file(struct fixture *f, const char *name, const char *text)
 {

@@ -4,9 +4,10 @@
  *
  * The first byte chooses: even is JSON (and its next bits the indent), odd is MessagePack.
  * (1) What is accepted can be written again and reads back equal, in the same form and in the
- * other. (2) What msgpack-c accepts and a manta_value can hold, we accept with the same content and
- * length; what it refuses, we refuse, but for depth: msgpack-c ends at 32 levels. (3) What jansson
- * accepts, we accept unless it is over a limit.
+ *     other.
+ * (2) What msgpack-c accepts and a manta_value can hold, we accept with the same content and
+ *     length; what it refuses, we refuse, but for depth: msgpack-c ends at 32 levels.
+ * (3) What jansson accepts, we accept unless it is over a limit.
  */
 #include <jansson.h>
 #include <stdio.h>

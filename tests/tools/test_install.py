@@ -122,6 +122,14 @@ def test_every_public_header_is_there() -> None:
     assert ours == theirs, ours ^ theirs
 
 
+def test_the_command_its_pages_and_completion_are_there() -> None:
+    assert run(prefix / "bin" / "manta", "version").startswith("manta ")
+    share = prefix / "share"
+    for page in (ROOT / "docs" / "man").glob("*.[13]"):
+        assert (share / "man" / f"man{page.suffix[1]}" / page.name).exists(), page.name
+    assert (share / "bash-completion" / "completions" / "manta").exists()
+
+
 def test_the_versions_agree() -> None:
     header = (prefix / "include" / "manta" / "manta.h").read_text()
     found = re.search(r'MANTA_VERSION +"(.*)"', header)

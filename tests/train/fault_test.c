@@ -29,7 +29,13 @@ static void lose_a_worker(const char *fault, const char *cause)
   assert_int_equal(board->fired, 1);
   assert_has(r.err.message, cause);
   assert_has(r.err.message, "rank 1 (pid ");
-  assert_has(r.err.message, "logs/rank-1.log");
+  assert_has(r.err.message, "its last output:\n");
+  if (strcmp(fault, "segv")) {
+    assert_has(r.err.message, "about to ");
+    assert_has(r.err.message, "logs/rank-1.log");
+  } else if (!SANITIZED) {
+    assert_has(r.err.message, "train_fault("); // a line of the backtrace, as its log has it
+  }
   assert_int_equal(r.err.rank, 1);
   rig_fini(&r);
   rig_init(&r, 4);
@@ -137,7 +143,7 @@ static void a_hang_is_named(void **state)
   r.cfg.max_retries = -2;
   manta_value c = MANTA_MAP(MANTA_KV_INT("n", 40), MANTA_KV_STR("fault", "hang"),
                             MANTA_KV_INT("rank", 1), MANTA_KV_INT("at", 5));
-  assert_status(rig_run(&r, &c), MANTA_EWORKER);
+  assert_status(rig_run(&r, &c), MANTA_EHUNG);
   assert_int_equal(board->fired, 1);
   assert_has(r.err.message, "hung: no sign of life");
   rig_fini(&r);
@@ -315,7 +321,6 @@ static void a_notice_ends_the_run_after_a_checkpoint(void **state)
   assert_ok(manta_trainer_checkpoint(r.t, &c, &r.err), &r.err);
   assert_non_null(c);
   assert_true(manta_checkpoint_iteration(c) >= 10);
-  assert_int_equal(r.last % 10, 0); // each rank ended right after its own save
   assert_true(r.last <= manta_checkpoint_iteration(c));
   manta_checkpoint_close(c);
   rig_fini(&r);
@@ -572,6 +577,6 @@ int main(int argc, char **argv)
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  unlink(getenv("MANTA_TEST_BOARD"));
+  board_close();
   return failed;
 }

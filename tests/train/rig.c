@@ -3,6 +3,15 @@
 
 struct board *board;
 
+// Leases and sockets of other tests that run at the same time are not ours.
+static void own_runtime_dir(void)
+{
+  static char dir[] = "/tmp/manta-runtime-XXXXXX";
+  if (!mkdtemp(dir))
+    abort();
+  setenv("XDG_RUNTIME_DIR", dir, 1);
+}
+
 void board_open(void)
 {
   const char *path = getenv("MANTA_TEST_BOARD");
@@ -10,11 +19,22 @@ void board_open(void)
   int fd = path ? open(path, O_RDWR) : mkstemp(made);
   if (fd < 0 || ftruncate(fd, sizeof *board) < 0)
     abort();
-  if (!path)
+  if (!path) {
     setenv("MANTA_TEST_BOARD", made, 1);
+    own_runtime_dir();
+  }
   board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (board == MAP_FAILED)
+    abort();
+}
+
+void board_close(void)
+{
+  char cmd[300];
+  unlink(getenv("MANTA_TEST_BOARD"));
+  snprintf(cmd, sizeof cmd, "rm -rf '%s'", getenv("XDG_RUNTIME_DIR"));
+  if (system(cmd) != 0)
     abort();
 }
 
@@ -44,10 +64,12 @@ static void leave_a_daemon(void)
 static manta_status fire(const char *what, manta_error *err)
 {
   board->fired++;
+  printf("about to %s\n", what);
   if (!strcmp(what, "kill"))
     raise(SIGKILL);
   if (!strcmp(what, "segv")) {
-    signal(SIGSEGV, SIG_DFL); // a sanitizer would catch it
+    if (SANITIZED)
+      signal(SIGSEGV, SIG_DFL); // it would catch it
     raise(SIGSEGV);
   }
   if (!strcmp(what, "exit"))
@@ -233,8 +255,8 @@ void rig_fini(struct rig *r)
   manta_trainer_destroy(r->t);
   made = NULL;
   manta_value_fini(&r->results);
-  snprintf(cmd, sizeof cmd, "rm -rf %s", r->dir);
-  assert_int_equal(system(cmd), 0);
+  snprintf(cmd, sizeof cmd, "rm -rf %s 2>/dev/null", r->dir);
+  assert_true(within(5, system(cmd) == 0)); // the writer of a killed agent may still be at work
   r->t = NULL;
 }
 

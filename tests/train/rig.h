@@ -22,6 +22,12 @@
 #include "base/clock.h"
 #include "test.h"
 
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#else
+#define SANITIZED 0
+#endif
+
 struct rig {
   manta_trainer *t;
   manta_trainer_config cfg;
@@ -51,6 +57,7 @@ extern struct board *board;
 
 /* Call first in main, after manta_init: the board is a file that workers map by path. */
 void board_open(void);
+void board_close(void); /* last in main */
 
 manta_status counting(manta_session *s, manta_value *result, manta_error *err);
 

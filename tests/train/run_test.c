@@ -497,6 +497,6 @@ int main(int argc, char **argv)
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  unlink(getenv("MANTA_TEST_BOARD"));
+  board_close();
   return failed;
 }

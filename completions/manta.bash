@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Completion of manta(1) for bash: commands, their options, and the names of runs and checkpoints in
+# the directory of results.
+
+# What can follow the word: an option with its argument, or an operand.
+_manta_options() {
+  case $1 in
+  run) echo "-n --workers --logdir" ;;
+  resume) echo "-n --workers" ;;
+  logs) echo "--rank --all -f --follow -n --lines" ;;
+  ps) echo "--json -v --verbose" ;;
+  kill) echo "--now" ;;
+  ckpt) echo "--json --to --dir" ;;
+  status | doctor) echo "--json" ;;
+  esac
+  echo "-h --help"
+}
+
+_manta_results() {
+  printf '%s\n' "${MANTA_RESULTS:-$HOME/manta_results}"
+}
+
+_manta_runs() {
+  local log
+  echo latest
+  for log in "$(_manta_results)"/*/run.log; do
+    [[ -e $log ]] || continue
+    log=${log%/run.log}
+    printf '%s\n' "${log##*/}"
+  done
+}
+
+# Of a run that is named in full; others only by the words.
+_manta_checkpoints() {
+  local manifest
+  printf '%s\n' newest best
+  for manifest in "$(_manta_results)/$1"/checkpoints/*/manifest.json; do
+    [[ -e $manifest ]] || continue
+    manifest=${manifest%/manifest.json}
+    printf '%s\n' "${manifest##*/}"
+  done
+}
+
+_manta_words() {
+  local IFS=$' \t\n'
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+
+_manta_files() {
+  compopt -o filenames 2>/dev/null
+  mapfile -t COMPREPLY < <(compgen "$@" -- "$cur")
+}
+
+# The operands between the command and the cursor.
+_manta_operands() {
+  local i
+  operands=()
+  for ((i = 2; i < COMP_CWORD; i++)); do
+    case ${COMP_WORDS[i]} in
+    -n | --workers | --lines | --rank | --logdir | --to | --dir) ((i++)) ;;
+    -*) ;;
+    *) operands+=("${COMP_WORDS[i]}") ;;
+    esac
+  done
+}
+
+_manta_operand() {
+  case $1:${#operands[@]} in
+  status:0 | logs:0 | resume:0 | kill:0 | resize:0 | notice:0 | ckpt:1) _manta_words "$(_manta_runs)" ;;
+  ckpt:0) _manta_words "ls show verify export" ;;
+  ckpt:2) _manta_words "$(_manta_checkpoints "${operands[1]}")" ;;
+  help:0) _manta_words "$commands" ;;
+  esac
+}
+
+_manta() {
+  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+  local commands="run resume status logs ps kill resize notice ckpt doctor version help"
+  local operands
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    _manta_words "$commands --help --version"
+    return
+  fi
+  _manta_operands
+  case $prev in
+  --logdir | --dir) _manta_files -d && return ;;
+  --to) _manta_files -f && return ;;
+  -n | --workers | --lines | --rank) [[ $command != run || ${#operands[@]} -eq 0 ]] && return ;;
+  esac
+  if [[ $command == run && ${#operands[@]} -gt 0 ]]; then
+    _manta_files -f # the program's own arguments
+  elif [[ $cur == -* ]]; then
+    _manta_words "$(_manta_options "$command")"
+  elif [[ $command == run ]]; then
+    _manta_files -c
+  else
+    _manta_operand "$command"
+  fi
+}
+
+complete -F _manta manta

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd/commands.c - the table of sub-commands, from which all help comes.
+ */
+#include "cmd/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <manta/manta.h>
+
+#include "cmd/doctor.h"
+#include "cmd/format.h"
+
+#define JSON                                                                                       \
+  {                                                                                                \
+    0, "json", NULL, "print one JSON value"                                                        \
+  }
+#define WORKERS                                                                                    \
+  {                                                                                                \
+    'n', "workers", "N", "number of workers where the program does not say"                        \
+  }
+#define RUN_IS                                                                                     \
+  "RUN is the path of a run's directory, its name, a part of the name that fits no other (from\n"  \
+  "its beginning or to its end), or \"latest\".\n"
+
+static const struct manta__option none[] = {{0}};
+static const struct manta__option json[] = {JSON, {0}};
+static const struct manta__option run_options[] = {
+    WORKERS, {0, "logdir", "DIR", "where the directories of its runs go"}, {0}};
+static const struct manta__option resume_options[] = {WORKERS, {0}};
+static const struct manta__option logs_options[] = {
+    {0, "rank", "N", "of this rank (0)"},
+    {0, "all", NULL, "of all ranks, each line with its rank in front"},
+    {'f', "follow", NULL, "go on printing until the run ends"},
+    {'n', "lines", "LINES", "begin with the last so many lines of each rank"},
+    {0}};
+static const struct manta__option ps_options[] = {
+    JSON, {'v', "verbose", NULL, "also the pids of agent and workers"}, {0}};
+static const struct manta__option kill_options[] = {
+    {0, "now", NULL, "kill the program at once instead of asking it to end the run"}, {0}};
+static const struct manta__option ckpt_options[] = {
+    JSON,
+    {0, "to", "FILE", "export: the tensors, as FILE.safetensors"},
+    {0, "dir", "DIR", "export: the whole checkpoint, as a new directory"},
+    {0}};
+
+const struct manta__command manta__commands[] = {
+    {"run", "PROGRAM [ARGUMENT...]", "run a program that trains",
+     "A SIGTERM asks its runs to save and stop; a second one, or MANTA_GRACE seconds (30), kills\n"
+     "the program. The exit code is the program's, or 128 plus the signal that ended it.\n",
+     run_options, 1, -1, true, manta__cmd_run},
+    {"resume", "RUN", "go on with a run that was interrupted",
+     "Runs the recorded program with its arguments, in its directory; finished runs of it give\n"
+     "their results again, the interrupted one goes on from its newest checkpoint.\n" RUN_IS,
+     resume_options, 1, 1, false, manta__cmd_resume},
+    {"status", "[RUN]", "show how a run stands", RUN_IS "Without RUN it is the newest one.\n", json,
+     0, 1, false, manta__cmd_status},
+    {"logs", "RUN", "print what the workers printed", RUN_IS, logs_options, 1, 1, false,
+     manta__cmd_logs},
+    {"ps", "", "list what is running", NULL, ps_options, 0, 0, false, manta__cmd_ps},
+    {"kill", "RUN", "end a run and its workers",
+     "The run can be resumed. A program that does not react within 5 seconds is killed.\n" RUN_IS,
+     kill_options, 1, 1, false, manta__cmd_kill},
+    {"resize", "RUN N", "change the number of workers of a run",
+     "The run goes on with N workers after its next checkpoint.\n" RUN_IS, none, 2, 2, false,
+     manta__cmd_resize},
+    {"notice", "RUN", "ask a run to save and stop",
+     "The run can be resumed; a program that passes it on ends with exit code 75.\n" RUN_IS, none,
+     1, 1, false, manta__cmd_notice},
+    {"ckpt", "ls|show|verify|export RUN [CHECKPOINT]", "look at the checkpoints of a run",
+     "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
+     "without one verify takes all.\n" RUN_IS,
+     ckpt_options, 2, 3, false, manta__cmd_ckpt},
+    {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
+    {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},
+    {"help", "[COMMAND]", "show this list, or how a command is used", NULL, none, 0, 1, false,
+     manta__cmd_help},
+    {0}};
+
+// --- Finding -------------------------------------------------------------------------------------
+
+const struct manta__command *manta__command_find(const char *name)
+{
+  for (const struct manta__command *c = manta__commands; c->name; c++)
+    if (!strcmp(c->name, name))
+      return c;
+  return NULL;
+}
+
+#define WORD 16 /* longer than any command */
+
+static int least(int a, int b, int c)
+{
+  int m = a < b ? a : b;
+  return m < c ? m : c;
+}
+
+// Letters to insert, delete, replace or swap with their neighbour, to make b of a.
+static int distance(const char *a, const char *b)
+{
+  int d[WORD + 1][WORD + 1];
+  int n = (int)strlen(a), m = (int)strlen(b);
+  if (n > WORD || m > WORD)
+    return WORD;
+  for (int i = 0; i <= n; i++)
+    for (int j = 0; j <= m; j++) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = least(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+          d[i - 2][j - 2] + 1 < d[i][j])
+        d[i][j] = d[i - 2][j - 2] + 1;
+    }
+  return d[n][m];
+}
+
+// What people know from elsewhere.
+static const char *other_name(const char *name)
+{
+  static const char *const words[][2] = {
+      {"list", "ps"},     {"ls", "ps"},           {"stop", "kill"},       {"start", "run"},
+      {"log", "logs"},    {"checkpoint", "ckpt"}, {"continue", "resume"}, {"checkpoints", "ckpt"},
+      {"info", "doctor"}, {"top", "ps"}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(words[i][0], name))
+      return words[i][1];
+  return NULL;
+}
+
+const char *manta__command_like(const char *name)
+{
+  const char *best = other_name(name);
+  int least_so_far = (int)strlen(name) < 4 ? 2 : 3; // nearer than that
+  if (best)
+    return best;
+  for (const struct manta__command *c = manta__commands; c->name; c++) {
+    int d = distance(name, c->name);
+    if (d < least_so_far) {
+      least_so_far = d;
+      best = c->name;
+    }
+  }
+  return best;
+}
+
+// --- Help ----------------------------------------------------------------------------------------
+
+static void print_option(const struct manta__option *o)
+{
+  char left[40], letter[8] = "    ";
+  if (o->letter)
+    snprintf(letter, sizeof letter, "-%c, ", o->letter);
+  snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, o->arg ? " " : "",
+           o->arg ? o->arg : "");
+  printf("  %-22s  %s\n", left, o->help);
+}
+
+void manta__help_command(const struct manta__command *c)
+{
+  bool options = c->options[0].name != NULL;
+  printf("usage: manta %s%s%s%s\n\n%s\n", c->name, options ? " [OPTION...]" : "",
+         c->operands[0] ? " " : "", c->operands, c->brief);
+  if (c->more)
+    printf("\n%s", c->more);
+  printf("\noptions:\n");
+  for (const struct manta__option *o = c->options; o->name; o++)
+    print_option(o);
+  print_option(&(struct manta__option){'h', "help", NULL, "show this"});
+}
+
+void manta__help_all(void)
+{
+  printf("usage: manta COMMAND [OPTION...] [ARGUMENT...]\n\ncommands:\n");
+  for (const struct manta__command *c = manta__commands; c->name; c++)
+    printf("  %-8s  %s\n", c->name, c->brief);
+  printf("\nmanta COMMAND --help says more; so do the manual pages manta(1) and manta(3).\n"
+         "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 75 asked to stop, 128+n "
+         "ended by\nsignal n\n");
+}
+
+// --- The small ones ------------------------------------------------------------------------------
+
+int manta__cmd_doctor(const struct manta__args *a)
+{
+  return manta__doctor(manta__args_has(a, "json"), stdout);
+}
+
+int manta__cmd_version(const struct manta__args *a)
+{
+  printf("manta %s\n", manta_version());
+  return MANTA__EXIT_OK;
+}
+
+int manta__cmd_help(const struct manta__args *a)
+{
+  if (a->count == 0) {
+    manta__help_all();
+    return MANTA__EXIT_OK;
+  }
+  const struct manta__command *c = manta__command_find(a->operand[0]);
+  if (c) {
+    manta__help_command(c);
+    return MANTA__EXIT_OK;
+  }
+  manta__say("there is no command \"%s\"\nhint: manta help", a->operand[0]);
+  return MANTA__EXIT_USAGE;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd/run.c - `manta run`: the environment of a program, and the program.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <manta/trainer.h>
+
+#include "base/alloc.h"
+#include "cmd/child.h"
+#include "cmd/commands.h"
+#include "cmd/format.h"
+
+// Absolute, for the program may change its directory before it looks.
+static manta_status set_logdir(const char *dir, manta_error *err)
+{
+  char cwd[PATH_MAX];
+  if (!*dir)
+    return manta_error_set(err, MANTA_EINVAL, "--logdir is empty");
+  if (dir[0] == '/') {
+    setenv("MANTA_RESULTS", dir, 1);
+    return MANTA_OK;
+  }
+  char *path = getcwd(cwd, sizeof cwd) ? manta__asprintf("%s/%s", cwd, dir) : NULL;
+  if (!path)
+    return manta_error_set(err, MANTA_EIO, "--logdir %s: %m", dir);
+  setenv("MANTA_RESULTS", path, 1);
+  manta__free(path);
+  return MANTA_OK;
+}
+
+static manta_status set_environment(const struct manta__args *a, manta_error *err)
+{
+  const char *n = manta__args_get(a, "workers"), *dir = manta__args_get(a, "logdir");
+  int64_t workers;
+  if (n) {
+    MANTA_TRY(manta__args_int(&workers, n, "-n", 1, MANTA_MAX_RANKS, err));
+    setenv("MANTA_NUM_WORKERS", n, 1);
+  }
+  if (dir)
+    MANTA_TRY(set_logdir(dir, err));
+  return manta__child_prepare(err);
+}
+
+static bool is_python(const char *program)
+{
+  size_t n = strlen(program);
+  return n > 3 && !strcmp(program + n - 3, ".py") && access(program, X_OK) != 0;
+}
+
+// A script of Python's that is not executable itself: as the user would start it by hand.
+static int run_python(const struct manta__args *a)
+{
+  const char *given = getenv("MANTA_PYTHON");
+  char *python = (char *)(given && *given ? given : "python3");
+  char **argv = manta__calloc((size_t)a->count + 2, sizeof *argv);
+  if (!argv) {
+    manta__say("no memory for the arguments of %s", a->operand[0]);
+    return MANTA__EXIT_FAILED;
+  }
+  argv[0] = python;
+  memcpy(argv + 1, a->operand, (size_t)a->count * sizeof *argv);
+  int code = manta__child_run(python, argv);
+  manta__free(argv);
+  return code;
+}
+
+int manta__cmd_run(const struct manta__args *a)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (set_environment(a, &err) < 0)
+    return manta__complain(&err);
+  if (is_python(a->operand[0]))
+    return run_python(a);
+  return manta__child_run(a->operand[0], a->operand);
+}

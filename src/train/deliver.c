@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/deliver.c - rows, output and callbacks, on the thread inside run or next and nowhere else.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pack.h"
+#include "train/run.h"
+
+#define drv manta__drv
+
+// --- callbacks ----------------------------------------------------------------------------------
+
+static void complain(const char *what, const manta_error *err)
+{
+  manta__warn("a %s callback failed: %s", what, err->message);
+}
+
+void manta__call_start(manta_run *r)
+{
+  char id[20];
+  snprintf(id, sizeof id, "%016llx", (unsigned long long)r->id);
+  manta_run_info info = {.run_dir = r->dir,
+                         .run_id = id,
+                         .config = &r->config,
+                         .workers = r->group.policy.want,
+                         .resumed = r->resumed};
+  for (size_t i = 0; i < r->callback_count; i++) {
+    manta_error err = MANTA_ERROR_INIT;
+    const manta_callbacks *c = r->callbacks[i];
+    if (c->start && c->start(c->ctx, &info, &err) < 0)
+      complain("start", &err);
+  }
+}
+
+void manta__call_finish(manta_run *r)
+{
+  if (r->finished_told || r->exec)
+    return;
+  r->finished_told = true;
+  for (size_t i = 0; i < r->callback_count; i++) {
+    manta_error err = MANTA_ERROR_INIT;
+    const manta_callbacks *c = r->callbacks[i];
+    if (c->finish && c->finish(c->ctx, r->error.status < 0 ? &r->error : NULL, &err) < 0)
+      complain("finish", &err);
+  }
+}
+
+static void call_result(manta_run *r, const manta_rows *rows)
+{
+  for (size_t i = 0; i < r->callback_count; i++) {
+    manta_error err = MANTA_ERROR_INIT;
+    const manta_callbacks *c = r->callbacks[i];
+    if (c->result && c->result(c->ctx, rows, &err) < 0)
+      complain("result", &err);
+  }
+}
+
+static void print_lines(int rank, const char *p, size_t n)
+{
+  while (n > 0) {
+    const char *end = memchr(p, '\n', n);
+    size_t k = end ? (size_t)(end - p) : n;
+    printf("(rank %d) %.*s\n", rank, (int)k, p);
+    k += end != NULL;
+    p += k;
+    n -= k;
+  }
+  fflush(stdout);
+}
+
+static void show_text(manta_run *r, const struct manta__text *x)
+{
+  bool taken = false;
+  if (x->rank < 0) {
+    if (!r->trainer->quiet)
+      manta__warn("%s", x->data);
+    return;
+  }
+  for (size_t i = 0; i < r->callback_count; i++) {
+    const manta_callbacks *c = r->callbacks[i];
+    if (c->output) {
+      c->output(c->ctx, x->rank, x->data, x->len);
+      taken = true;
+    }
+  }
+  if (!taken && !r->trainer->quiet)
+    print_lines(x->rank, x->data, x->len);
+}
+
+// With the lock held; drops it while it shows what there is.
+static void show_texts(manta_run *r)
+{
+  struct manta__text *x = r->texts;
+  if (!x)
+    return;
+  r->texts = r->texts_last = NULL;
+  r->text_bytes = 0;
+  pthread_mutex_unlock(&drv.lock);
+  for (struct manta__text *next; x; x = next) {
+    next = x->next;
+    show_text(r, x);
+    manta__free(x);
+  }
+  pthread_mutex_lock(&drv.lock);
+}
+
+// --- rows ---------------------------------------------------------------------------------------
+
+static void free_values(manta_run *r)
+{
+  for (int i = 0; i < r->value_count; i++)
+    manta_value_fini(&r->values[i]);
+  manta__free(r->values);
+  r->values = NULL;
+  r->value_count = 0;
+}
+
+static manta_status unpack_rows(manta_run *r, const struct manta__rowset *s, manta_rows *out,
+                                manta_error *err)
+{
+  if (r->value_count < s->world) {
+    free_values(r);
+    if (!(r->values = manta__calloc((size_t)s->world, sizeof *r->values)))
+      return manta_error_set(err, MANTA_ENOMEM, "no memory for %d rows", s->world);
+    r->value_count = s->world;
+  }
+  for (int i = 0; i < s->world; i++) {
+    manta_value_fini(&r->values[i]);
+    if (s->row[i])
+      MANTA_TRY(manta__unpack(&r->values[i], s->row[i]->data, s->row[i]->len, NULL, err));
+  }
+  *out = (manta_rows){.iteration = s->iteration,
+                      .count = s->world,
+                      .complete = s->have == s->world,
+                      .rewound_to = s->rewound_to,
+                      .rows = r->values};
+  return MANTA_OK;
+}
+
+// Takes what the thread has aligned, all at once.
+static bool take_batch(manta_run *r)
+{
+  bool was_full = !manta__rows_reading(r->trainer);
+  r->batch = r->queue;
+  r->queue = r->queue_last = NULL;
+  r->queued = 0;
+  if (was_full)
+    manta__driver_wake();
+  return r->batch != NULL;
+}
+
+static int deliver(manta_run *r, manta_rows *out, manta_error *err)
+{
+  struct manta__rowset *s = r->batch;
+  r->batch = s->next;
+  manta_status st = unpack_rows(r, s, out, err);
+  manta__rowset_free(s);
+  if (st < 0)
+    return st;
+  call_result(r, out);
+  return 1;
+}
+
+static int run_ended(manta_run *r, manta_error *err)
+{
+  manta__call_finish(r);
+  if (r->error.status < 0 && err)
+    *err = r->error;
+  return r->error.status;
+}
+
+// Waits until there is something for the user's thread; false when the time is up.
+static bool await_news(manta_run *r, int64_t by)
+{
+  while (!r->queue && !r->over && !r->texts) {
+    struct timespec t = {by / 1000000000, by % 1000000000};
+    if (by == MANTA__NEVER)
+      pthread_cond_wait(&drv.cond, &drv.lock);
+    else if (pthread_cond_timedwait(&drv.cond, &drv.lock, &t) == ETIMEDOUT)
+      return false;
+  }
+  return true;
+}
+
+int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err)
+{
+  manta_rows rows;
+  int64_t by = manta__deadline(timeout_s);
+  if (r->batch)
+    return deliver(r, out ? out : &rows, err);
+  pthread_mutex_lock(&drv.lock);
+  bool ended = false;
+  for (;;) {
+    show_texts(r);
+    if (take_batch(r))
+      break;
+    if (r->over) {
+      ended = true;
+      break;
+    }
+    if (!await_news(r, by)) {
+      pthread_mutex_unlock(&drv.lock);
+      return manta_error_set(err, MANTA_ETIMEDOUT, "no row within %.3g s", timeout_s);
+    }
+  }
+  pthread_mutex_unlock(&drv.lock);
+  return ended ? run_ended(r, err) : deliver(r, out ? out : &rows, err);
+}
+
+// --- freeing ------------------------------------------------------------------------------------
+
+static void free_texts(manta_run *r)
+{
+  for (struct manta__text *x = r->texts, *next; x; x = next) {
+    next = x->next;
+    manta__free(x);
+  }
+  r->texts = r->texts_last = NULL;
+  r->text_bytes = 0;
+}
+
+static void free_rowsets(struct manta__rowset *s)
+{
+  for (struct manta__rowset *next; s; s = next) {
+    next = s->next;
+    manta__rowset_free(s);
+  }
+}
+
+void manta__deliver_free(manta_run *r)
+{
+  free_rowsets(r->queue);
+  free_rowsets(r->batch);
+  free_values(r);
+  free_texts(r);
+}

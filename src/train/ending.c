@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/ending.c - the end of a run: its results or its error, the last checkpoint, the record.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "train/run.h"
+
+#define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
+#define SETTLE_STOP_S 0.5
+#define drv           manta__drv
+
+static void gather_results(manta_run *r)
+{
+  if (manta_value_set_list(&r->results) < 0)
+    return;
+  for (int i = 0; i < r->group.world; i++)
+    manta_value_append(&r->results, &r->result[i]);
+}
+
+static void log_finish(manta_run *r)
+{
+  manta_value none = {0};
+  if (r->error.status == MANTA_EPREEMPTED || r->error.status == MANTA_ECANCELED) {
+    manta_value note =
+        MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
+    manta__run_log(r, MANTA__EV_NOTE, &note);
+    return;
+  }
+  manta_value v = MANTA_MAP(MANTA_KV_STR("status", manta_status_name(r->error.status)),
+                            MANTA_KV_STR("message", r->error.message),
+                            MANTA_KV("results", r->error.status == 0 ? r->results : none));
+  manta__run_log(r, MANTA__EV_FINISH, &v);
+}
+
+static void over(manta_run *r)
+{
+  r->over = true;
+  if (!r->exec) {
+    log_finish(r);
+    manta__log_flush(r->log, NULL);
+  }
+}
+
+static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
+{
+  manta_run *r = ctx;
+  if (st == MANTA_ETIMEDOUT && r->error.status == 0)
+    manta__run_warn(r->trainer, "the last checkpoint is still being written");
+  over(r);
+}
+
+// The message a user reads first: the root, then how often it was tried.
+static void compose_error(manta_run *r)
+{
+  r->error = r->group.root;
+  if (r->error.status == MANTA_EPREEMPTED && r->dir)
+    snprintf(r->error.message, sizeof r->error.message,
+             "asked to stop; `manta resume %s` goes on from the newest checkpoint", r->dir);
+  if (manta_status_harm(r->error.status) == MANTA_HARM_RANK && r->group.retries > 0) {
+    size_t n = strlen(r->error.message);
+    snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",
+             r->group.retries);
+  }
+}
+
+void manta__run_finish(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  r->finishing = true;
+  compose_error(r);
+  if (r->error.status == 0 && !r->exec)
+    manta__align_check(&r->align, r->strict_reports, &r->error);
+  manta__rows_queue(r);
+  if (r->error.status == 0)
+    gather_results(r);
+  struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = r->trainer->group};
+  bool brief = r->error.status == MANTA_ECANCELED;
+  manta_value none = {0};
+  if (r->exec || !drv.agent ||
+      manta__rpc_call(&drv.rpc, drv.agent, &m, &none,
+                      manta__deadline(brief ? SETTLE_STOP_S : SETTLE_S), on_settled, r, &err) < 0)
+    over(r);
+}

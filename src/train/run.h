@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/run.h - a trainer and its run, inside the driver.
+ *
+ * All of it is guarded by the driver's lock, but for what is marked as the user thread's own.
+ *
+ *   trainer.c   the trainer: create, start, shut down, what can be asked of it
+ *   run_api.c   a run from the user's thread: beginning, end
+ *   rundir.c    its directory: fresh, adopted or only read again
+ *   deliver.c   rows, output and callbacks on the user's thread
+ *   run.c       what happens to it: messages of the agent, attempts, steps
+ *   rows.c      rings -> run.log -> alignment
+ *   ending.c    its end: results, the last checkpoint, the message
+ */
+#ifndef MANTA_TRAIN_RUN_H
+#define MANTA_TRAIN_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <manta/manta.h>
+
+#include "event/log.h"
+#include "group/group.h"
+#include "group/ring.h"
+#include "train/align.h"
+#include "train/driver.h"
+
+struct manta__peer { /* a worker process */
+  struct manta__peer *next;
+  int64_t wid;
+  pid_t pid;
+  struct manta__ring ring;
+  bool damaged; /* its ring was scribbled over: nothing more is read from it */
+  bool held;    /* its next row is too far ahead of the others' */
+  bool done;    /* its function has returned, well; told when its last row was read */
+};
+
+struct manta__text { /* something to show: output of a worker, or a warning */
+  struct manta__text *next;
+  int rank; /* -1: a warning of ours */
+  size_t len;
+  char data[];
+};
+
+struct manta__newest { /* the newest snapshot in memory */
+  int fd;              /* -1: none */
+  int64_t wid;
+  int slot;
+  int64_t iteration;
+};
+
+struct manta_trainer {
+  manta_trainer *next;
+  uint32_t group;
+  int workers, min_workers, max_retries, threads;
+  bool elastic; /* the user gave a minimum: fewer than asked for is no error, even at the start */
+  bool retry_errors, pin, show_all, quiet, strict_cpus;
+  double step_timeout, grace, cpus, gpus;
+  int64_t log_limit;
+  char *name, *logdir;
+  manta_value config, resources;
+  manta_callbacks *callbacks;
+  size_t callback_count;
+  struct manta__peer *peers;
+  bool spawning; /* a SPAWN waits for its answer */
+  manta_error spawn_error;
+  int spawned;
+  manta_run *run; /* the current one, or NULL */
+  char *run_dir;  /* of the newest */
+  bool score_min;
+  int notice; /* set by manta_trainer_notice, from a signal handler perhaps */
+  struct manta__newest newest;
+  int world; /* of the newest attempt */
+  int64_t wids[MANTA_MAX_RANKS];
+};
+
+struct manta_run {
+  manta_trainer *trainer;
+  uint64_t id;
+  char *dir;
+  int rundir, logs, job_fd, initial_fd; /* initial_fd: checkpoint to begin from, or -1 */
+  bool exec;                            /* an execute call: no directory, no rows */
+  bool single;                          /* … of rank 0 alone */
+  bool resumed, replayed;               /* adopted; finished already, only its results are given */
+  manta__log_writer *log;
+  uint64_t log_seq;
+  struct manta__group group;
+  struct manta__member *members;
+  struct manta__align align;
+  bool strict_reports, listening;
+  int keep_last, keep_best;
+  bool score_min;
+  char *score;
+  manta_value config;
+  const manta_callbacks **callbacks;
+  manta_callbacks *own; /* copies of those given to this run */
+  size_t callback_count;
+  manta_value *result; /* by rank of the current attempt */
+  int64_t held_ns;     /* since when rows wait for a rank that lags behind; 0: none do */
+  bool gaps_are_fine;  /* it was waited for in vain */
+  bool told_noroom, finishing, over, announced, finished_told;
+  bool probing;     /* a question for more room is on its way */
+  int64_t probe_ns; /* when to ask next */
+  bool rewind;      /* the next attempt is not the first */
+  int64_t base;     /* iteration the current attempt began after */
+  int64_t initial_iteration;
+  char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival
+                                            */
+  manta_error error;
+  manta_value results;                      /* list, when over */
+  struct manta__rowset *queue, *queue_last; /* aligned, not taken yet */
+  size_t queued;
+  struct manta__text *texts, *texts_last;
+  size_t text_bytes;
+  /* the user thread's own */
+  struct manta__rowset *batch, *shown;
+  manta_value *values;
+  int value_count;
+};
+
+/* --- trainer.c --- */
+
+/* Copies a config struct of whatever age into one of ours. */
+manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
+                                manta_error *err);
+
+/* --- run.c --- */
+
+void manta__run_on_msg(manta_trainer *t, struct manta__msg *m);
+/* final: there will not be another one. */
+void manta__run_agent_lost(manta_trainer *t, const manta_error *why, bool final);
+/* Does what is due; returns when it must be called again. */
+int64_t manta__run_step(manta_trainer *t, int64_t now);
+void manta__run_begin(manta_run *r, uint32_t attempt);
+/* Asks for workers ahead of a run. */
+manta_status manta__run_spawn(manta_trainer *t, manta_error *err);
+/* Shows a warning to the user, and logs it. */
+void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v);
+void manta__peer_free(struct manta__peer *p);
+
+/* --- rows.c --- */
+
+/* How to read a ring in which a rank is more than the window ahead of the slowest. */
+enum manta__ahead {
+  MANTA__HOLD,  /* leave its rows where they are: the slow rank may only be waiting for a core */
+  MANTA__PUSH,  /* deliver older rows with gaps: the slow rank does not report */
+  MANTA__IGNORE /* log them only: the attempt is about to be void */
+};
+/* Reads one worker's rows; the number. They are released by manta__rows_release. */
+int manta__rows_read(manta_trainer *t, struct manta__peer *p, enum manta__ahead how);
+/* Hands what was read to the log, then frees the rings and queues what is aligned. */
+void manta__rows_release(manta_trainer *t);
+/* Queues what is aligned for the user, and shows what alignment has to say. */
+void manta__rows_queue(manta_run *r);
+/* Reads and releases, for all workers; the number of rows. */
+int manta__rows_drain(manta_trainer *t);
+/* False: rows stay in their rings, because the user does not take them, or because it is not known
+ * yet who has which rank. */
+bool manta__rows_reading(const manta_trainer *t);
+
+/* --- ending.c --- */
+
+/* The group is done: result or error, then the last checkpoint, then r->over. */
+void manta__run_finish(manta_run *r);
+
+/* --- rundir.c --- */
+
+/* Makes the run's directory, or adopts that of the run that is resumed; *attempt: the first one to
+ * make. A finished run is only read again: r->over then. */
+manta_status manta__run_directory(manta_run *r, manta_train_fn fn, uint32_t *attempt,
+                                  manta_error *err);
+
+/* --- deliver.c: on the user's thread, without the lock --- */
+
+void manta__call_start(manta_run *r);
+void manta__call_finish(manta_run *r); /* once */
+void manta__deliver_free(manta_run *r);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/rundir.c - the directory of a run: made afresh, adopted from a run that broke off, or only
+ * read again if that one had finished.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "event/rundir.h"
+#include "sys/file.h"
+#include "sys/proc.h"
+#include "train/func.h"
+#include "train/run.h"
+
+#define ADOPT_WAIT_S 40.0 /* for the agent of a lost driver to finish its last write */
+#define drv          manta__drv
+
+static manta_status log_run(manta_run *r, manta_train_fn fn, int ordinal, manta_error *err)
+{
+  manta_value v = {0}, argv = {0}, config = {0};
+  char cwd[4096] = "";
+  manta_status st = manta_value_set_map(&v);
+  if (st == MANTA_OK)
+    st = manta__func_describe(&v, fn, err);
+  if (st == MANTA_OK)
+    st = manta_value_set_list(&argv);
+  for (int i = 0; st == MANTA_OK && i < drv.argc; i++) {
+    manta_value s = {0};
+    st = manta_value_set_string(&s, drv.argv[i]);
+    if (st == MANTA_OK)
+      st = manta_value_append(&argv, &s);
+  }
+  struct manta__exe exe;
+  if (st == MANTA_OK && manta__exe_self(&exe, err) == MANTA_OK)
+    st = manta_value_put_string(&v, "exe", exe.path);
+  if (st == MANTA_OK)
+    st = manta_value_copy(&config, &r->config);
+  if (st == MANTA_OK && manta_value_put(&v, "argv", &argv) == MANTA_OK &&
+      manta_value_put(&v, "config", &config) == MANTA_OK &&
+      manta_value_put_string(&v, "name", r->trainer->name) == MANTA_OK &&
+      manta_value_put_string(&v, "cwd", getcwd(cwd, sizeof cwd) ? cwd : "") == MANTA_OK &&
+      manta_value_put_string(&v, "version", MANTA_VERSION) == MANTA_OK &&
+      manta_value_put_int(&v, "workers", r->group.policy.want) == MANTA_OK &&
+      manta_value_put_int(&v, "pid", getpid()) == MANTA_OK &&
+      manta_value_put_string(&v, "score", r->score) == MANTA_OK &&
+      manta_value_put_bool(&v, "score_min", r->score_min) == MANTA_OK &&
+      manta_value_put_int(&v, "session", (int64_t)drv.session) == MANTA_OK)
+    st = manta_value_put_int(&v, "ordinal", ordinal);
+  if (st == MANTA_OK) {
+    struct manta__ident id = {r->id, 0, -1, ++r->log_seq};
+    st = manta__log_add_value(r->log, MANTA__EV_RUN, &id, &v, err);
+  }
+  manta_value_fini(&v);
+  manta_value_fini(&argv);
+  if (st == MANTA_ENOMEM)
+    manta_error_set(err, st, "no memory to describe the run");
+  return st < 0 ? st : manta__log_flush(r->log, err);
+}
+
+// The lock is on the open directory, which agent and writer share: it is free when all three are
+// gone.
+static manta_status lock_directory(int fd, const char *dir, manta_error *err)
+{
+  int64_t by = manta__deadline(ADOPT_WAIT_S);
+  bool told = false;
+  while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return manta_error_set(err, MANTA_EIO, "lock %s: %m", dir);
+    if (manta__now() > by)
+      return manta_error_set(err, MANTA_ESTATE, "the run %s is still going on\nhint: manta ps",
+                             dir);
+    if (!told)
+      manta__info("waiting for the last write of %s", dir);
+    told = true;
+    usleep(2000);
+  }
+  return MANTA_OK;
+}
+
+static manta_status fresh_directory(manta_run *r, manta_error *err)
+{
+  MANTA_TRY(manta__rundir_create(r->trainer->logdir, r->trainer->name, &r->rundir, &r->dir, err));
+  MANTA_TRY(lock_directory(r->rundir, r->dir, err));
+  if (getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
+    return manta_error_set(err, MANTA_EIO, "getrandom: %m");
+  return manta__log_writer_open(&r->log, r->rundir, true, err);
+}
+
+// A finished run is not run again: its results are read from its log.
+static manta_status replay(manta_run *r, struct manta__run_summary *s)
+{
+  const manta_value *results = manta_value_get(&s->finish, "results");
+  r->replayed = r->over = true;
+  return results ? manta_value_copy(&r->results, results) : MANTA_OK;
+}
+
+static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *attempt,
+                                    manta_error *err)
+{
+  struct manta__run_summary s = {0};
+  MANTA_TRY(manta__dir_make(path, &r->rundir, err));
+  if (!(r->dir = manta__strdup(path)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory");
+  MANTA_TRY(lock_directory(r->rundir, path, err));
+  MANTA_TRY(manta__run_summary_read(&s, r->rundir, path, err));
+  r->resumed = true;
+  r->id = s.id;
+  r->log_seq = 1u << 30; // beyond what the last driver counted
+  *attempt = (uint32_t)s.attempts;
+  manta_status st = MANTA_OK;
+  if (s.state == MANTA__RUN_DONE)
+    st = replay(r, &s);
+  else
+    st = manta__log_writer_open(&r->log, r->rundir, false, err);
+  manta__run_summary_fini(&s);
+  r->rewind = *attempt > 0;
+  return st;
+}
+
+static bool resuming(uint64_t *session)
+{
+  const char *s = getenv("MANTA_RESUME");
+  char *end;
+  if (!s || !*s)
+    return false;
+  *session = strtoull(s, &end, 16);
+  return *end == 0;
+}
+
+manta_status manta__run_directory(manta_run *r, manta_train_fn fn, uint32_t *attempt,
+                                  manta_error *err)
+{
+  uint64_t session;
+  char *path = NULL;
+  pthread_mutex_lock(&drv.lock);
+  int ordinal = ++drv.ordinals;
+  if (resuming(&session))
+    drv.session = session;
+  manta_status st = manta__driver_session(err);
+  session = drv.session;
+  pthread_mutex_unlock(&drv.lock);
+  *attempt = 0;
+  MANTA_TRY(st);
+  if (getenv("MANTA_RESUME") &&
+      manta__rundir_of_session(r->trainer->logdir, session, ordinal, &path, NULL) == MANTA_OK) {
+    st = adopt_directory(r, path, attempt, err);
+  } else {
+    st = fresh_directory(r, err);
+    if (st == MANTA_OK)
+      st = log_run(r, fn, ordinal, err);
+  }
+  manta_free(path);
+  if (st < 0)
+    return st;
+  return manta__dir_makeat(r->rundir, "logs", &r->logs, err);
+}

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""manta status, logs and ps: what is seen of runs that go on, have ended or were cut short."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+
+from bed import COUNTER, Bed, driver_of, main, wait_for
+
+bed = Bed()
+LONG = (1000000, 20, 1000)
+
+
+def test_ps_of_nothing() -> None:
+    done = bed.manta("ps")
+    assert done.code == 0 and not done.out and done.err == "manta: nothing is running\n", done
+    assert bed.ps() == []
+
+
+def test_status_of_a_finished_run() -> None:
+    assert bed.manta("run", "-n", 2, COUNTER, 6, 2, 0).code == 0
+    done = bed.manta("status")
+    lines = dict(re.findall(r"^(\w[\w ]*?)  +(.*)$", done.out, re.M))
+    assert done.code == 0 and lines["state"] == "finished", done
+    assert lines["workers"] == "2" and lines["iteration"] == "6" and lines["attempts"] == "1"
+    assert lines["metrics"] == "count 6" and "\n            off 0.166667\n" in done.out
+    assert re.fullmatch(r"000003, iteration 6, 17 kB", lines["checkpoint"]), lines
+    assert lines["directory"] == str(bed.runs()[-1]) and lines["program"].endswith("6 2 0")
+    assert done.out.startswith(bed.runs()[-1].name + "\n")
+
+
+def test_status_in_json() -> None:
+    s = bed.status()
+    assert s["state"] == "finished" and s["workers"] == 2 and s["rows"] == 12 and s["lost"] == 0
+    assert s["results"] == [6, 6] and s["metrics"]["count"] == 6
+    assert s["argv"][1:] == ["6", "2", "0"]
+    assert s["checkpoint"]["iteration"] == 6 and 0 <= s["seconds"] < 60 and s["begin"] <= s["end"]
+
+
+def test_status_of_a_failed_run() -> None:
+    assert bed.manta("run", COUNTER, 6, 2, 0, "fail").code == 1
+    assert bed.status()["state"] == "failed"
+    done = bed.manta("status")
+    assert re.search(r"^error +.*it was told to fail", done.out, re.M), done
+
+
+def test_runs_are_found_by_name_and_part() -> None:
+    first, second = bed.runs()[0], bed.runs()[-1]
+    for what in (first, first.name, "counter_0001", "latest"):
+        assert bed.manta("status", what).code == 0, what
+    assert bed.status("counter_0002")["path"] == str(second)
+    done = bed.manta("status", "counter")
+    assert done.code == 2 and '"counter" fits 2 runs' in done.err and first.name in done.err, done
+
+
+def test_a_run_that_goes_on() -> None:
+    p = bed.counting(*LONG)
+    s = bed.status()
+    assert s["state"] == "running" and s["pid"] == driver_of(bed), s
+    table = bed.manta("ps")
+    head, row = table.out.splitlines()
+    assert head.split() == ["run", "driver", "workers", "attempt", "state", "age", "program"]
+    assert row.split()[:5] == [bed.runs()[-1].name, str(s["pid"]), "2", "0", "running"], row
+    assert row.endswith("1000000 20 1000")
+    one = bed.ps()[0]
+    pids = {w["pid"] for w in one["workers"]}
+    assert one["path"] == str(bed.runs()[-1]) and len(pids) == 2 and one["age"] > 0
+    assert {int(w) for w in bed.manta("ps", "-v").out.splitlines()[1].split()[7:9]} == pids
+    for pid in (*pids, one["driver"], one["agent"]):
+        os.kill(pid, 0)
+    p.kill()
+    p.wait()
+    bed.gone()
+
+
+def test_a_killed_driver_leaves_an_interrupted_run() -> None:
+    done = bed.manta("status")
+    name = bed.runs()[-1].name
+    assert "interrupted" in done.out, done
+    assert done.out.endswith(f"\nto go on: manta resume {name}\n"), done
+
+
+def test_a_torn_log_is_told() -> None:
+    torn = bed.root / "torn"
+    shutil.copytree(bed.runs()[0], torn)
+    with open(torn / "run.log", "ab") as log:
+        log.write(b"mLog and no more")
+    done = bed.manta("status", torn)
+    assert done.code == 0 and re.search(r"^torn +16 bytes", done.out, re.M), done
+
+
+def test_an_empty_log_is_no_crash() -> None:
+    empty = bed.root / "empty"
+    empty.mkdir()
+    (empty / "run.log").touch()
+    assert bed.status(empty)["state"] == "interrupted"
+    done = bed.manta("resume", empty)
+    assert done.code == 1 and "does not say how the run began" in done.err, done
+
+
+def test_a_stale_socket_is_removed() -> None:
+    bed.sockets.mkdir(mode=0o700, exist_ok=True)
+    stale = bed.sockets / "agent-4194000.sock"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(stale))
+    assert bed.ps() == [] and not stale.exists()
+
+
+def test_a_socket_just_born_is_left_alone() -> None:
+    young = bed.sockets / f"agent-{os.getpid()}.sock"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(young))
+        assert bed.ps() == [] and young.exists()
+    young.unlink()
+
+
+def test_an_agent_that_does_not_answer_is_passed_over() -> None:
+    deaf = bed.sockets / f"agent-{os.getpid()}.sock"
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(deaf))
+        s.listen()
+        done = bed.manta("ps", "--json")
+    deaf.unlink()
+    assert done.code == 0 and done.out == "[]\n" and "does not answer" in done.err, done
+
+
+def test_logs_of_a_rank() -> None:
+    assert bed.manta("run", "-n", 2, COUNTER, 4, 2, 0).code == 0
+    whole = "".join(f"count {i}\n" for i in range(1, 5))
+    assert bed.manta("logs", "latest").out == whole
+    assert bed.manta("logs", "latest", "--rank", 1).out == whole
+    assert bed.manta("logs", "-n", 2, "latest").out == "count 3\ncount 4\n"
+    assert bed.manta("logs", "-n", 0, "latest").out == ""
+    assert bed.manta("logs", "-n", 99, "latest").out == whole
+    both = bed.manta("logs", "latest", "--all", "-n1").out
+    assert both == "(rank 0) count 4\n(rank 1) count 4\n", both
+
+
+def test_the_older_log_comes_first() -> None:
+    logs = bed.runs()[-1] / "logs"
+    (logs / "rank-0.log.1").write_text("count -1\ncount 0\n")
+    assert bed.manta("logs", "latest").out.startswith("count -1\ncount 0\ncount 1\n")
+    assert bed.manta("logs", "latest", "-n", 5).out.startswith("count 0\ncount 1\n")
+    assert bed.manta("logs", "latest", "-n", 4).out.startswith("count 1\n")
+
+
+def test_logs_that_are_not_there() -> None:
+    done = bed.manta("logs", "latest", "--rank", 7)
+    assert done.code == 3 and "rank 7 of" in done.err and "has printed nothing" in done.err, done
+    done = bed.manta("logs", "latest", "--rank", 0, "--all")
+    assert done.code == 2 and "contradict" in done.err, done
+
+
+def test_follow_ends_with_the_run() -> None:
+    p = bed.counting(300, 20, 2000)
+    f = bed.start("logs", "-f", "latest")
+    g = bed.start("logs", "-f", "--all", "-n", 1, "latest")
+    assert bed.finish(p).code == 0
+    one, every = bed.finish(f), bed.finish(g)
+    assert one.code == 0 and one.out == "".join(f"count {i}\n" for i in range(1, 301)), one
+    assert every.out.count("(rank 0) count 300\n") == every.out.count("(rank 1) count 300\n") == 1
+
+
+def test_follow_ends_when_the_driver_is_killed() -> None:
+    p = bed.counting(*LONG)
+    f = bed.start("logs", "-f", "latest")
+    time.sleep(0.3)
+    os.kill(driver_of(bed), signal.SIGKILL)
+    p.wait()
+    done = bed.finish(f)
+    assert done.code == 0 and done.out.startswith("count 1\ncount 2\n"), done.err
+    bed.gone()
+
+
+def test_follow_goes_over_a_rotation() -> None:
+    p = bed.counting(*LONG)
+    logs = bed.runs()[-1] / "logs"
+    (logs / "rank-9.log").write_text("old 1\n")
+    f = bed.start("logs", "-f", "--rank", 9, "latest")
+    assert f.stdout and f.stdout.readline() == "old 1\n"
+    with open(logs / "rank-9.log", "a") as log:
+        log.write("old 2\n")
+    (logs / "rank-9.log").rename(logs / "rank-9.log.1")
+    (logs / "rank-9.log").write_text("new 1\n")
+    assert [f.stdout.readline() for _ in range(2)] == ["old 2\n", "new 1\n"]
+    p.kill()
+    p.wait()
+    assert bed.finish(f).code == 0
+    bed.gone()
+
+
+main(globals())
