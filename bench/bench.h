@@ -38,7 +38,8 @@ void *bench_board(const manta_session *s, size_t bytes);
 
 /* Allocates and touches `bytes`; dies without memory. */
 void *bench_resident(size_t bytes);
-/* About `us` microseconds of arithmetic that stays in the caches. */
+/* Arithmetic that stays in the caches: so many products of small matrices, or for so long. */
+void bench_multiply(int times);
 void bench_spin(int64_t us);
 
 #endif

@@ -4,11 +4,13 @@
  *
  *   checkpoint stall --dir D [--mb 100] [--saves 20] [--step-ms 300]   save against memcpy, in
  * turns checkpoint write --dir D [--mb 256]                                one save; prints its run
- *   checkpoint slow  --dir D [--mb 256] [--saves 20]                   steps/s, writing and not
+ *   checkpoint slow  --dir D [--mb 256] [--saves 20]                   % of steps/s lost while
+ * writing
  */
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench.h"
 
@@ -40,6 +42,15 @@ static void step(struct model *m, int64_t n)
 {
   float *w = m->weights + (size_t)n * STEP_FLOATS % (m->floats - STEP_FLOATS);
   bench_spin(200);
+  for (size_t i = 0; i < STEP_FLOATS; i++)
+    w[i] += 0.5f;
+}
+
+// The same amount of work each time, where step() takes the same time.
+static void fixed_step(struct model *m, int64_t n)
+{
+  float *w = m->weights + (size_t)n * STEP_FLOATS % (m->floats - STEP_FLOATS);
+  bench_multiply(10);
   for (size_t i = 0; i < STEP_FLOATS; i++)
     w[i] += 0.5f;
 }
@@ -141,37 +152,61 @@ static long newest_on_disk(const char *dir)
   return newest;
 }
 
-// Steps per second until the next checkpoint appears in `dir`, or for QUIET_NS if dir is NULL.
-static double steps_per_s(struct model *m, const char *dir, long before)
+struct pace {
+  double per_s, per_cpu_s; /* steps per second of the clock, and of the thread's own time */
+};
+
+static int64_t cpu_now(void)
 {
-  int64_t t0 = bench_now(), n = 0;
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+// The pace until the next checkpoint appears in `dir`, or for QUIET_NS if dir is NULL.
+static struct pace pace(struct model *m, const char *dir, long before)
+{
+  int64_t t0 = bench_now(), c0 = cpu_now(), n = 0;
   for (;; n++) {
     int64_t took = bench_now() - t0;
     if (dir ? n % 16 == 0 && newest_on_disk(dir) > before : took > QUIET_NS)
       break;
     if (took > WRITE_LIMIT_S * 1000000000ll)
       bench_die("the checkpoint is not on disk after %d s", WRITE_LIMIT_S);
-    step(m, n);
+    fixed_step(m, n);
   }
-  return (double)n * 1e9 / (double)(bench_now() - t0);
+  return (struct pace){(double)n * 1e9 / (double)(bench_now() - t0),
+                       (double)n * 1e9 / (double)(cpu_now() - c0)};
+}
+
+// Quiet, writing, quiet: what else happens on the machine tends to cancel.
+static manta_status one_write(manta_session *s, struct model *m, double loss[3], manta_error *err)
+{
+  const char *dir = manta_session_config_string(s, "dir", "");
+  struct pace first = pace(m, NULL, 0);
+  long before = newest_on_disk(dir);
+  MANTA_TRY(save(s, m, err));
+  struct pace busy = pace(m, dir, before);
+  bench_nap(50000000); // old checkpoints are removed
+  struct pace last = pace(m, NULL, 0);
+  loss[0] = 100 * (1 - 2 * busy.per_s / (first.per_s + last.per_s));
+  loss[1] = 100 * (1 - 2 * busy.per_cpu_s / (first.per_cpu_s + last.per_cpu_s));
+  loss[2] = 100 * (first.per_s / last.per_s - 1);
+  return MANTA_OK;
 }
 
 static manta_status slow(manta_session *s, manta_value *result, manta_error *err)
 {
   struct model m;
-  const char *dir = manta_session_config_string(s, "dir", "");
+  double loss[3];
   model_make(&m, (size_t)manta_session_config_int(s, "mb", 256) << 20);
   MANTA_TRY(manta_value_set_list(result));
   for (int64_t i = 0; i <= manta_session_config_int(s, "saves", 20); i++) {
-    manta_value quiet = manta_value_real(steps_per_s(&m, NULL, 0));
-    long before = newest_on_disk(dir);
-    MANTA_TRY(save(s, &m, err));
-    manta_value busy = manta_value_real(steps_per_s(&m, dir, before));
-    bench_nap(50000000); // old checkpoints are removed
-    if (i == 0)
-      continue; // slots are warmed behind the first
-    MANTA_TRY(manta_value_append(result, &quiet));
-    MANTA_TRY(manta_value_append(result, &busy));
+    MANTA_TRY(one_write(s, &m, loss, err));
+    for (int k = 0; i > 0 && k < 3; k++) { // slots are warmed behind the first
+      manta_value v = manta_value_real(loss[k]);
+      MANTA_TRY(manta_value_append(result, &v));
+    }
   }
   return MANTA_OK;
 }
@@ -186,11 +221,11 @@ static void print_list(const manta_value *map, const char *key)
     bench_sample(key, manta_value_as_real(manta_value_at(list, i), 0));
 }
 
-static void print_pairs(const manta_value *list)
+static void print_losses(const manta_value *list)
 {
+  static const char *const name[] = {"loss_percent", "cpu_loss_percent", "noise_percent"};
   for (size_t i = 0; list && i < list->count; i++)
-    bench_sample(i % 2 ? "writing_steps_per_s" : "quiet_steps_per_s",
-                 manta_value_as_real(manta_value_at(list, i), 0));
+    bench_sample(name[i % 3], manta_value_as_real(manta_value_at(list, i), 0));
 }
 
 int main(int argc, char **argv)
@@ -220,7 +255,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 3; i++)
       print_list(mine, (const char *[]){"first_ms", "save_ms", "memcpy_ms"}[i]);
   else
-    print_pairs(mine);
+    print_losses(mine);
   manta_value_fini(&results);
   manta_trainer_destroy(t);
   return 0;

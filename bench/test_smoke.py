@@ -14,10 +14,11 @@ from typing import Any
 BENCH = Path(__file__).resolve().parent
 # What the table of figures consists of. The soak's rows come from elsewhere.
 NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "rows-8", "stall",
-         "stall-first", "stall-rush", "write", "write-slow", "notice", "notice-big", "notice-busy",
+         "stall-first", "stall-rush", "write", "write-slow", "write-slow-cpu",
+         "notice", "notice-big", "notice-busy",
          "revive", "revive-big", "many", "many-rss", "many-pss"]
 PAIRED = ["stall", "stall-rush", "write"]  # OpenMPI may be missing, memcpy and dd may not
-WITHOUT_BAR = ["start-create", "again-first", "stall-first", "many-pss"]
+WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss"]
 
 number = 0
 
@@ -33,7 +34,7 @@ def check(ok: bool, name: str, why: str = "") -> bool:
 
 def whole(row: dict[str, Any]) -> bool:
     """Two samples at least, all of them positive; a loss of speed may be anything."""
-    sane = row["name"] == "write-slow" or all(s > 0 for s in row["ours"])
+    sane = row["unit"] == "%" or all(s > 0 for s in row["ours"])
     paired = row["name"] not in PAIRED or (len(row["peer"]) >= 2 and row["ratio"] > 0)
     judged = row["name"] in WITHOUT_BAR or (isinstance(row["ok"], bool) and bool(row["bar"]))
     return len(row["ours"]) >= 2 and sane and paired and judged and "median" in row
