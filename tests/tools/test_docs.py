@@ -117,7 +117,7 @@ def test_variables_are_those_of_the_code() -> None:
     """Each variable that the code reads is in the guide, and each of the guide is read."""
     source = "".join(p.read_text() for p in (ROOT / "src").rglob("*.[ch]"))
     read = set(re.findall(r'(?:(?:get|set)env|seconds_from_env)\("(MANTA_\w+)"', source))
-    read |= set(re.findall(r'define MANTA__ROLE_ENV "(\w+)"', source))
+    read |= set(re.findall(r'define MANTA__(?:ROLE|MARK)_ENV +"(\w+)"', source))
     guide = (ROOT / "docs/guide.md").read_text()
     told = set(re.findall(r"MANTA_\w+", guide[guide.index("## Environment"):]))
     read.discard("MANTA_NVML")  # of the tests
