@@ -160,6 +160,8 @@ static void out_of_memory_is_named(void **state)
   struct rig r;
   char cgroup[600];
   int status = -1;
+  if (SANITIZED)
+    skip_because("a sanitizer needs more memory than the limit of this test");
   memory_cgroup(cgroup, sizeof cgroup);
   if (!cgroup[0])
     skip_because("no memory cgroup (v1) can be made here");
