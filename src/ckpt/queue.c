@@ -15,16 +15,16 @@ void manta__snapq_init(struct manta__snapq *q)
   *q = (struct manta__snapq){.newest = -1, .writing = -1};
 }
 
-static void give_back(struct manta__snapq *q, int slot, struct manta__snapq_do *todo)
+static void give_back(struct manta__snapq *q, int slot, struct manta__snapq_do *next)
 {
   if (q->slot[slot].state == MANTA__Q_WAITING)
-    todo->dropped++;
+    next->dropped++;
   q->slot[slot] = (struct manta__snapq_slot){0};
-  todo->free |= 1u << slot;
+  next->free |= 1u << slot;
 }
 
 // Starts the oldest that waits, if nothing is being written.
-static void start_next(struct manta__snapq *q, struct manta__snapq_do *todo)
+static void start_next(struct manta__snapq *q, struct manta__snapq_do *next)
 {
   int oldest = -1;
   for (int i = 0; i < MANTA__SLOTS; i++)
@@ -35,38 +35,38 @@ static void start_next(struct manta__snapq *q, struct manta__snapq_do *todo)
     return;
   q->slot[oldest].state = MANTA__Q_WRITING;
   q->writing = oldest;
-  todo->write = oldest;
+  next->write = oldest;
 }
 
 struct manta__snapq_do manta__snapq_ready(struct manta__snapq *q, int slot, bool wanted)
 {
-  struct manta__snapq_do todo = {.write = -1};
+  struct manta__snapq_do next = {.write = -1};
   if (slot < 0 || slot >= MANTA__SLOTS || q->slot[slot].state == MANTA__Q_WAITING ||
       q->slot[slot].state == MANTA__Q_WRITING)
-    return todo;
+    return next;
   q->slot[slot] =
       (struct manta__snapq_slot){.state = MANTA__Q_WAITING, .wanted = wanted, .order = q->orders++};
   q->newest = slot;
   for (int i = 0; i < MANTA__SLOTS; i++) {
     const struct manta__snapq_slot *s = &q->slot[i];
     if (i != slot && (s->state == MANTA__Q_WRITTEN || (s->state == MANTA__Q_WAITING && !s->wanted)))
-      give_back(q, i, &todo);
+      give_back(q, i, &next);
   }
-  start_next(q, &todo);
-  return todo;
+  start_next(q, &next);
+  return next;
 }
 
 struct manta__snapq_do manta__snapq_written(struct manta__snapq *q, int slot)
 {
-  struct manta__snapq_do todo = {.write = -1};
+  struct manta__snapq_do next = {.write = -1};
   if (slot < 0 || slot != q->writing)
-    return todo;
+    return next;
   q->writing = -1;
   q->slot[slot].state = MANTA__Q_WRITTEN;
   if (slot != q->newest)
-    give_back(q, slot, &todo);
-  start_next(q, &todo);
-  return todo;
+    give_back(q, slot, &next);
+  start_next(q, &next);
+  return next;
 }
 
 bool manta__snapq_busy(const struct manta__snapq *q)

@@ -128,6 +128,7 @@ struct group {
   int best_count;
   struct manta__msg settle; /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;
+  int64_t weighed; /* largest slot that was held against the memory there is */
 };
 
 struct agent {

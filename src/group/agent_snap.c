@@ -111,7 +111,7 @@ static bool wanted(struct group *g, const struct manta__slot_meta *m)
 
 // --- the writer ---------------------------------------------------------------------------------
 
-static void act(struct worker *w, struct manta__snapq_do todo);
+static void act(struct worker *w, struct manta__snapq_do what);
 
 static void tell_driver(struct group *g, uint16_t kind, const struct manta__msg *from)
 {
@@ -221,13 +221,13 @@ static void give_to_writer(struct worker *w, int i)
   agent_send(g->writer, &m);
 }
 
-static void act(struct worker *w, struct manta__snapq_do todo)
+static void act(struct worker *w, struct manta__snapq_do what)
 {
   for (int i = 0; i < MANTA__SLOTS; i++)
-    if (todo.free & (1u << i))
+    if (what.free & (1u << i))
       slot_free(w, i);
-  if (todo.write >= 0 && !w->group->writing)
-    give_to_writer(w, todo.write);
+  if (what.write >= 0 && !w->group->writing)
+    give_to_writer(w, what.write);
 }
 
 bool agent_writer_exited(struct agent *a, pid_t pid, int status)
@@ -251,6 +251,22 @@ static void supersede(struct worker *w)
       o->snapq.newest = -1;
 }
 
+// Three slots are shared memory that counts against the limit of our cgroup.
+static void weigh(struct group *g, int64_t capacity)
+{
+  struct manta__host h = {0};
+  if (g->weighed >= capacity || manta__host_read(&h, "", NULL) < 0)
+    return;
+  g->weighed = capacity;
+  int64_t have = h.mem_limit > 0 ? h.mem_limit : h.mem_total;
+  if (have > 0 && MANTA__SLOTS * capacity > have / 2)
+    agent_warn(g->agent, g->id,
+               "the snapshots of a state of this size take 3 x %.1f GB of the %.1f GB of memory "
+               "that this run may use",
+               (double)capacity / 1e9, (double)have / 1e9);
+  manta__host_fini(&h);
+}
+
 void agent_snap(struct worker *w, struct manta__msg *m)
 {
   struct manta__snap_msg s;
@@ -272,6 +288,8 @@ void agent_snap(struct worker *w, struct manta__msg *m)
   }
   if (!d->meta)
     return;
+  if (m->fds > 0)
+    weigh(w->group, (int64_t)d->meta->capacity);
   s.wid = w->wid;
   d->snap = s;
   struct manta__msg out = {.kind = MANTA__M_SNAP,

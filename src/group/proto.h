@@ -74,6 +74,7 @@ struct manta__snap_msg {
   int32_t wanted; /* retention would keep it for its score */
   int64_t wid;
   int64_t iteration;
+  int64_t capacity;  /* bytes of the slot: three of them are made */
   uint64_t ring_pos; /* rank 0's rows up to here belong to it */
 };
 

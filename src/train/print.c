@@ -49,6 +49,9 @@ static manta_status draw(const manta_trainer *t, manta__buf *out)
   char totals[128];
   double cpus = (t->cpus > 0 ? t->cpus : 1) * (double)n;
   int len = snprintf(totals, sizeof totals, "CPUs %g/%g", cpus, drv.host_cpus);
+  if (t->newest.fd >= 0)
+    len += snprintf(totals + len, sizeof totals - (size_t)len, ", snapshots 3 x %.1f MB",
+                    (double)t->newest.capacity / 1e6);
   if (drv.host_gpus > 0 || t->gpus > 0)
     snprintf(totals + len, sizeof totals - (size_t)len, ", GPUs %g/%g", t->gpus * (double)n,
              drv.host_gpus);

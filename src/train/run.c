@@ -21,58 +21,10 @@
 #include "sys/sock.h"
 #include "train/run.h"
 
-#define TEXT_BYTES                                                                                 \
-  (1u << 20)              /* lines the user has not seen: then they are dropped (and in the log) */
 #define PROBE_S       5.0 /* how often a run that is smaller than it should be asks for room */
 #define REQUEST_PAIRS 9
 
 #define drv manta__drv
-
-// --- texts --------------------------------------------------------------------------------------
-
-static void show(manta_trainer *t, int rank, const char *data, size_t len)
-{
-  manta_run *r = t->run;
-  if (!r || r->text_bytes + len > TEXT_BYTES)
-    return;
-  struct manta__text *x = manta__malloc(sizeof *x + len + 1);
-  if (!x)
-    return;
-  *x = (struct manta__text){.rank = rank, .len = len};
-  memcpy(x->data, data, len);
-  x->data[len] = 0;
-  if (r->texts_last)
-    r->texts_last->next = x;
-  else
-    r->texts = x;
-  r->texts_last = x;
-  r->text_bytes += len;
-}
-
-void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  struct manta__ident id = {r->id, r->group.attempt, -1, ++r->log_seq};
-  if (r->log && manta__log_add_value(r->log, kind, &id, v, &err) < 0)
-    manta__warn("run.log: %s", err.message);
-}
-
-void manta__run_warn(manta_trainer *t, const char *fmt, ...)
-{
-  char text[1200];
-  va_list ap;
-  va_start(ap, fmt);
-  int n = vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
-  n = n < (int)sizeof text ? n : (int)sizeof text - 1;
-  if (!t->run) {
-    manta__warn("%s", text);
-    return;
-  }
-  show(t, -1, text, (size_t)n);
-  manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
-  manta__run_log(t->run, MANTA__EV_NOTE, &v);
-}
 
 // --- workers ------------------------------------------------------------------------------------
 
@@ -415,8 +367,11 @@ static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
     return;
   memcpy(&s, m->data, sizeof s);
   manta__fd_close(&t->newest.fd);
-  t->newest = (struct manta__newest){
-      .fd = manta__msg_take_fd(m, 0), .wid = s.wid, .slot = s.slot, .iteration = s.iteration};
+  t->newest = (struct manta__newest){.fd = manta__msg_take_fd(m, 0),
+                                     .wid = s.wid,
+                                     .slot = s.slot,
+                                     .iteration = s.iteration,
+                                     .capacity = s.capacity};
   manta__group_checkpoint(&r->group, now);
 }
 
@@ -536,7 +491,7 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
   manta_value v = {0};
   int64_t now = manta__now();
   if (m->kind == MANTA__M_OUTPUT) {
-    show(t, m->id.rank, m->data, m->len);
+    manta__run_show(t, m->id.rank, m->data, m->len);
     return;
   }
   if (m->kind == MANTA__M_SNAP) {

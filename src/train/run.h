@@ -9,6 +9,7 @@
  *   rundir.c    its directory: fresh, adopted or only read again
  *   deliver.c   rows, output and callbacks on the user's thread
  *   run.c       what happens to it: messages of the agent, attempts, steps
+ *   say.c       what it says, to the user and to run.log
  *   rows.c      rings -> run.log -> alignment
  *   ending.c    its end: results, the last checkpoint, the message
  */
@@ -49,6 +50,7 @@ struct manta__newest { /* the newest snapshot in memory */
   int64_t wid;
   int slot;
   int64_t iteration;
+  int64_t capacity; /* bytes of its slot, of which there are three */
 };
 
 struct manta_trainer {
@@ -139,10 +141,16 @@ int64_t manta__run_step(manta_trainer *t, int64_t now);
 void manta__run_begin(manta_run *r, uint32_t attempt);
 /* Asks for workers ahead of a run. */
 manta_status manta__run_spawn(manta_trainer *t, manta_error *err);
+void manta__peer_free(struct manta__peer *p);
+
+/* --- say.c --- */
+
+/* Queues a piece of text to be shown: output of a rank, or a warning of ours (-1). Dropped when the
+ * user has not looked for long. */
+void manta__run_show(manta_trainer *t, int rank, const char *data, size_t len);
 /* Shows a warning to the user, and logs it. */
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v);
-void manta__peer_free(struct manta__peer *p);
 
 /* --- rows.c --- */
 

@@ -259,7 +259,10 @@ static manta_status hand_over(manta_session *s, int index, uint64_t seq, manta_e
 {
   struct manta__worker *w = s->job->worker;
   struct manta__slot *slot = &slots.slot[index];
-  struct manta__snap_msg snap = {.slot = index, .iteration = s->iteration, .ring_pos = w->ring.pos};
+  struct manta__snap_msg snap = {.slot = index,
+                                 .iteration = s->iteration,
+                                 .capacity = (int64_t)slot->meta->capacity,
+                                 .ring_pos = w->ring.pos};
   struct manta__msg m = {.kind = MANTA__M_SNAP,
                          .id = s->job->id,
                          .data = &snap,

@@ -29,6 +29,23 @@ static void every_status_has_a_name_and_a_text_of_its_own(void **state)
   assert_string_equal(manta_status_text(MANTA_OK), "success");
 }
 
+static manta_status wrap(manta_error *err, const char *fmt, ...)
+{
+  va_list ap;
+  va_start(ap, fmt);
+  manta_status st = manta_error_setv(err, MANTA_EIO, fmt, ap);
+  va_end(ap);
+  return st;
+}
+
+static void a_wrapper_can_pass_its_arguments_on(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  assert_status(wrap(&err, "%s %d", "x", 7), MANTA_EIO);
+  assert_string_equal(err.message, "x 7");
+  assert_status(wrap(NULL, "%s", "x"), MANTA_EIO);
+}
+
 static void codes_are_part_of_the_abi(void **state)
 {
   assert_int_equal(MANTA_ENOMEM, -1);
@@ -100,6 +117,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_status_has_a_name_and_a_text_of_its_own),
+      cmocka_unit_test(a_wrapper_can_pass_its_arguments_on),
       cmocka_unit_test(codes_are_part_of_the_abi),
       cmocka_unit_test(harm_follows_the_range_of_the_code),
       cmocka_unit_test(unknown_codes_are_named_too),

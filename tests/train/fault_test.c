@@ -66,6 +66,19 @@ static void a_worker_that_exits_is_revived(void **state)
   lose_a_worker("exit", "exit code 3");
 }
 
+static void a_worker_without_connection_is_revived(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 40), MANTA_KV_STR("fault", "drop"),
+                            MANTA_KV_INT("rank", 1), MANTA_KV_INT("at", 15));
+  assert_ok(rig_run(&r, &c), &r.err);
+  assert_int_equal(board->fired, 1);
+  assert_int_equal(board->attempts, 1);
+  assert_all(&r, 2, 40);
+  rig_fini(&r);
+}
+
 static void rank_0_may_be_lost_too(void **state)
 {
   struct rig r;
@@ -614,6 +627,30 @@ static void a_disk_that_fails_does_not_stop_the_run(void **state)
   rig_fini(&r);
 }
 
+// A file system that is full after a few checkpoints and rows.
+static void a_full_disk_does_not_stop_the_run(void **state)
+{
+  struct rig r;
+  char cmd[200];
+  rig_init(&r, 2);
+  snprintf(cmd, sizeof cmd, "mount -t tmpfs -o size=64k none %s 2>/dev/null", r.dir);
+  if (system(cmd) != 0) {
+    rig_fini(&r);
+    skip_because("no tmpfs can be mounted here");
+  }
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 3000), MANTA_KV_INT("pause_us", 0));
+  assert_ok(rig_run(&r, &c), &r.err);
+  assert_all(&r, 2, 3000);
+  snprintf(cmd, sizeof cmd, "test $(stat -f -c %%a %s) -le 2", r.dir); // blocks left: it was full
+  int full = system(cmd);
+  manta_trainer_destroy(r.t);
+  r.t = NULL;
+  snprintf(cmd, sizeof cmd, "umount -l %s", r.dir);
+  assert_int_equal(system(cmd), 0);
+  assert_int_equal(full, 0);
+  rig_fini(&r);
+}
+
 int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
@@ -626,6 +663,7 @@ int main(int argc, char **argv)
       rig_test(a_killed_worker_is_revived),
       rig_test(a_crashed_worker_is_revived),
       rig_test(a_worker_that_exits_is_revived),
+      rig_test(a_worker_without_connection_is_revived),
       rig_test(rank_0_may_be_lost_too),
       rig_test(without_a_checkpoint_it_starts_over),
       rig_test(retries_are_bounded),
@@ -647,6 +685,7 @@ int main(int argc, char **argv)
       rig_test(the_best_are_kept_by_their_score),
       rig_test(a_run_begins_from_a_given_checkpoint),
       rig_test(a_disk_that_fails_does_not_stop_the_run),
+      rig_test(a_full_disk_does_not_stop_the_run),
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rig.h"
 
+#include <sys/socket.h>
+
 struct board *board;
 
 // Leases and sockets of other tests that run at the same time are not ours.
@@ -85,6 +87,11 @@ static manta_status fire(const char *what, manta_error *err)
     leave_a_daemon();
   for (size_t mb = 0; !strcmp(what, "eat") && mb < 4096; mb++)
     memset(malloc(1u << 20), 1, 1u << 20); // never freed: until the kernel has enough
+  for (int fd = 3; !strcmp(what, "drop") && fd < 64; fd++) {
+    struct stat sb;
+    if (fstat(fd, &sb) == 0 && S_ISSOCK(sb.st_mode))
+      shutdown(fd, SHUT_RDWR); // its control connection and its lifeline
+  }
   if (!strcmp(what, "error"))
     return manta_error_set(err, MANTA_EUSER, "loss is not a number at row %d", 57);
   return MANTA_OK;

@@ -265,6 +265,34 @@ static void rank_0_alone_may_report(void **state)
   rig_fini(&r);
 }
 
+static manta_status who_am_i(manta_session *s, manta_value *result, manta_error *err)
+{
+  int r = manta_session_rank(s);
+  manta_session_heartbeat(s);
+  bool right = manta_session_current() == s && manta_session_local_rank(s) == r &&
+               manta_session_local_world_size(s) == 2 && manta_session_node_rank(s) == 0 &&
+               manta_session_iteration(s) == 0 && manta_session_attempt(s) == 0 &&
+               !manta_session_preempted(s) && manta_session_config_real(s, "x", 0) == 0.5 &&
+               manta_session_config_bool(s, "flag", false) &&
+               manta_session_config_real(s, "absent", 7) == 7;
+  return manta_value_set_bool(result, right);
+}
+
+static void a_session_knows_who_it_is(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  rig_make(&r);
+  assert_null(manta_session_current());
+  assert_string_equal(manta_version(), MANTA_VERSION);
+  manta_value c = MANTA_MAP(MANTA_KV_REAL("x", 0.5), MANTA_KV_BOOL("flag", true));
+  r.rc.config = &c;
+  assert_ok(manta_trainer_run(r.t, who_am_i, &r.rc, &r.results, &r.err), &r.err);
+  for (size_t i = 0; i < 2; i++)
+    assert_true(manta_value_as_bool(manta_value_at(&r.results, i), false));
+  rig_fini(&r);
+}
+
 // --- what travels -------------------------------------------------------------------------------
 
 static manta_status echo(manta_session *s, manta_value *result, manta_error *err)
@@ -451,6 +479,102 @@ static void more_than_the_host_has_is_an_error_at_once(void **state)
   rig_fini(&r);
 }
 
+static manta_status chatter(manta_session *s, manta_value *result, manta_error *err)
+{
+  for (int i = 0; i < 20000; i++)
+    printf("line %d of a worker that talks a lot\n", i);
+  return MANTA_OK;
+}
+
+static void logs_are_capped(void **state)
+{
+  struct rig r;
+  char path[600];
+  struct stat now, before;
+  rig_init(&r, 1);
+  r.cfg.log_limit = 100000;
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, chatter, &r.rc, NULL, &r.err), &r.err);
+  snprintf(path, sizeof path, "%s/logs/rank-0.log", manta_trainer_run_dir(r.t));
+  assert_int_equal(stat(path, &now), 0);
+  snprintf(path, sizeof path, "%s/logs/rank-0.log.1", manta_trainer_run_dir(r.t));
+  assert_int_equal(stat(path, &before), 0);
+  assert_true(now.st_size > 0 && now.st_size + before.st_size <= 100000);
+  snprintf(path, sizeof path, "tail -1 %s/logs/rank-0.log | grep -q '^line 19999 '",
+           manta_trainer_run_dir(r.t));
+  assert_int_equal(system(path), 0);
+  rig_fini(&r);
+}
+
+static manta_status forks(manta_session *s, manta_value *result, manta_error *err)
+{
+  int status = -1;
+  manta_value row = MANTA_MAP(MANTA_KV_INT("count", 1));
+  pid_t pid = fork();
+  if (pid == 0)
+    _exit(manta_session_report(s, &row, NULL) == MANTA_ESTATE ? 0 : 1);
+  waitpid(pid, &status, 0);
+  MANTA_TRY(manta_session_report(s, &row, err)); // ours works as before
+  return manta_value_set_int(result, status);
+}
+
+static void a_forked_child_of_a_worker_has_no_session(void **state)
+{
+  struct rig r;
+  rig_init(&r, 1);
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, forks, &r.rc, &r.results, &r.err), &r.err);
+  assert_int_equal(manta_value_as_int(manta_value_at(&r.results, 0), -1), 0);
+  assert_int_equal(r.rows, 1);
+  rig_fini(&r);
+}
+
+static manta_status inner(manta_session *s, manta_value *result, manta_error *err)
+{
+  return manta_value_set_int(result, manta_session_rank(s) + 10);
+}
+
+static manta_status outer(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_trainer *t;
+  manta_trainer_config cfg = MANTA_TRAINER_CONFIG_INIT;
+  cfg.workers = 2;
+  cfg.quiet = true;
+  cfg.logdir = manta_session_config_string(s, "dir", "/nowhere");
+  MANTA_TRY(manta_trainer_create(&t, &cfg, err));
+  manta_status st = manta_trainer_run(t, inner, NULL, result, err);
+  manta_trainer_destroy(t);
+  return st;
+}
+
+static void a_worker_may_have_a_trainer_of_its_own(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  rig_make(&r);
+  manta_value c = MANTA_MAP(MANTA_KV_STR("dir", r.dir));
+  r.rc.config = &c;
+  assert_ok(manta_trainer_run(r.t, outer, &r.rc, &r.results, &r.err), &r.err);
+  for (size_t i = 0; i < 2; i++) {
+    const manta_value *mine = manta_value_at(&r.results, i);
+    assert_int_equal(manta_value_as_int(manta_value_at(mine, 1), -1), 11);
+  }
+  rig_fini(&r);
+}
+
+static void creating_a_trainer_survives_starvation(void **state)
+{
+  manta_trainer *t = NULL;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config cfg = MANTA_TRAINER_CONFIG_INIT;
+  manta_callbacks cb = {0};
+  manta_value c = MANTA_MAP(MANTA_KV_STR("word", "x"));
+  cfg.config = &c;
+  cfg.callbacks = &cb;
+  cfg.callback_count = 1;
+  FOR_EACH_OOM(manta_trainer_create(&t, &cfg, &err), manta_trainer_destroy(t));
+}
+
 static void the_table_is_printed(void **state)
 {
   struct rig r;
@@ -493,6 +617,11 @@ int main(int argc, char **argv)
       rig_test(a_run_may_have_its_own_size),
       rig_test(wrong_configs_are_refused),
       rig_test(more_than_the_host_has_is_an_error_at_once),
+      rig_test(a_session_knows_who_it_is),
+      rig_test(logs_are_capped),
+      rig_test(a_forked_child_of_a_worker_has_no_session),
+      rig_test(a_worker_may_have_a_trainer_of_its_own),
+      rig_test(creating_a_trainer_survives_starvation),
       rig_test(the_table_is_printed),
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
