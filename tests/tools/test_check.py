@@ -54,6 +54,12 @@ def test_a_crash_after_the_last_case_is_a_failure() -> None:
         assert got == [("t: a", "passed"), ("t", "failed")], got
 
 
+def test_a_sanitizer_that_speaks_up_elsewhere_is_a_failure() -> None:
+    said = "==7==ERROR: AddressSanitizer: heap-use-after-free\n"
+    got = logged("OK", "1..1\nok 1 - a\n", stderr=said)
+    assert [v for _, v in got] == ["passed", "failed"], got
+
+
 def test_a_failed_case_is_not_counted_twice() -> None:
     assert logged("FAIL", "1..1\nnot ok 1 - a\n") == [("t: a", "failed")]
 
