@@ -60,6 +60,12 @@ def test_a_sanitizer_that_speaks_up_elsewhere_is_a_failure() -> None:
     assert [v for _, v in got] == ["passed", "failed"], got
 
 
+def test_cmockas_skips_are_no_failures() -> None:
+    assert logged("FAIL", "1..2\nok 1 - a\n# skip: no GPU\nnot ok 2 # SKIP b\n") == [
+        ("t: a", "passed"), ("t: b", "skipped")]
+    assert logged("FAIL", "not ok 1 # SKIP b\n", returncode=1)[-1] == ("t", "failed")
+
+
 def test_a_failed_case_is_not_counted_twice() -> None:
     assert logged("FAIL", "1..1\nnot ok 1 - a\n") == [("t: a", "failed")]
 
