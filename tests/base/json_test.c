@@ -381,7 +381,7 @@ static void a_locale_with_a_comma_changes_nothing(void **state)
   snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
   assert_int_equal(system(cmd), 0);
   if (!set)
-    skip();
+    skip_because("localedef cannot make a locale with a decimal comma here");
 }
 
 static void any_oom_is_told(void **state)
