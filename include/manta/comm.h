@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manta/comm.h - collectives: the buffers of all ranks become one, or change places.
+ *
+ * Every rank of the group calls the same function with the same count, type and operation, in the same
+ * order. A call returns when this rank's part is done. A rank that is lost ends every waiting and later
+ * call of the others with MANTA_EPEERLOST, within a fraction of a millisecond; what in-place buffers hold
+ * is then undefined, and the train function should clean up and return the status.
+ *
+ * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each node in
+ * f32 or wider, whatever the size or the layout: the same input gives the same bits.
+ *
+ * A communicator belongs to the thread that runs the train function.
+ */
+#ifndef MANTA_COMM_H
+#define MANTA_COMM_H
+
+#include <manta/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct manta_comm manta_comm;
+
+typedef enum manta_op { MANTA_SUM = 0, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX } manta_op;
+
+/* All ranks of the run. Borrowed: dies with the attempt. */
+MANTA_API manta_comm *manta_session_comm(manta_session *s);
+
+MANTA_API int manta_comm_rank(const manta_comm *c);
+MANTA_API int manta_comm_size(const manta_comm *c);
+/* How long a call may wait for the others before it returns MANTA_ETIMEDOUT, naming who is missing, in
+ * seconds; negative: for ever (the default: deaths are known at once, and step_timeout sees hangs). */
+MANTA_API void manta_comm_set_timeout(manta_comm *c, double seconds);
+
+/* Memory that all ranks of this host can read: collectives on it copy less. Zeroed, 64-byte aligned,
+ * private to this rank otherwise. Gives: free it with manta_shm_free, or it ends with the attempt. */
+MANTA_API manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err);
+MANTA_API void manta_shm_free(manta_comm *c, void *p); /* NULL is fine */
+
+/* recv = op over all ranks of send. send and recv may be the same; else they must not overlap. */
+MANTA_API manta_status manta_comm_allreduce(manta_comm *c, const void *send, void *recv,
+                                            size_t count, manta_dtype type, manta_op op,
+                                            manta_error *err);
+/* The same, only on `root`; recv is not touched elsewhere and may be NULL there. */
+MANTA_API manta_status manta_comm_reduce(manta_comm *c, const void *send, void *recv, size_t count,
+                                         manta_dtype type, manta_op op, int root, manta_error *err);
+/* buf of `root` becomes that of all. */
+MANTA_API manta_status manta_comm_broadcast(manta_comm *c, void *buf, size_t count,
+                                            manta_dtype type, int root, manta_error *err);
+/* recv holds size * count elements: those of rank 0, of rank 1, … */
+MANTA_API manta_status manta_comm_allgather(manta_comm *c, const void *send, void *recv,
+                                            size_t count, manta_dtype type, manta_error *err);
+/* The same with counts[r] elements of rank r; every rank passes the same counts. */
+MANTA_API manta_status manta_comm_allgatherv(manta_comm *c, const void *send, void *recv,
+                                             const size_t *counts, manta_dtype type,
+                                             manta_error *err);
+/* send holds size * count elements; recv gets the op over all ranks of block `rank`. */
+MANTA_API manta_status manta_comm_reduce_scatter(manta_comm *c, const void *send, void *recv,
+                                                 size_t count, manta_dtype type, manta_op op,
+                                                 manta_error *err);
+/* Block r of send goes to rank r, where it becomes block `rank` of recv. count: of one block. */
+MANTA_API manta_status manta_comm_alltoall(manta_comm *c, const void *send, void *recv,
+                                           size_t count, manta_dtype type, manta_error *err);
+/* recv of `root` holds size * count elements; elsewhere it is not touched and may be NULL. */
+MANTA_API manta_status manta_comm_gather(manta_comm *c, const void *send, void *recv, size_t count,
+                                         manta_dtype type, int root, manta_error *err);
+/* send of `root` holds size * count elements; elsewhere it may be NULL. */
+MANTA_API manta_status manta_comm_scatter(manta_comm *c, const void *send, void *recv, size_t count,
+                                          manta_dtype type, int root, manta_error *err);
+/* Returns when all ranks have called it. */
+MANTA_API manta_status manta_comm_barrier(manta_comm *c, manta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
