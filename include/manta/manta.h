@@ -11,6 +11,7 @@
 #define MANTA_VERSION       "0.1.0"
 
 #include <manta/ckpt.h>
+#include <manta/comm.h>
 #include <manta/session.h>
 #include <manta/status.h>
 #include <manta/trainer.h>

@@ -169,7 +169,7 @@ struct group *agent_group(struct agent *a, uint32_t id, bool make)
     return NULL;
   g->agent = a;
   g->id = id;
-  g->rundir = g->logdir = g->ctl_fd = -1;
+  g->rundir = g->logdir = g->ctl_fd = g->heap_fd = -1;
   g->next = a->groups;
   a->groups = g;
   return g;

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/comm.h"
 #include "group/agent.h"
 #include "group/orphans.h"
 #include "sys/robust.h"
@@ -21,6 +22,7 @@
 #include "sys/sock.h"
 
 #define WATCHER_STACK (64u << 10)
+#define HEAP_SPACE    (1ull << 44) /* addresses that all heaps of an attempt may take */
 #define WARN_AFTER_S  60.0 /* a silence worth a word, when no step_timeout is set */
 
 // --- watchers -----------------------------------------------------------------------------------
@@ -132,6 +134,15 @@ void agent_attempt_leave(struct group *g)
   g->shared = NULL;
   g->ctl = NULL;
   manta__fd_close(&g->ctl_fd);
+  manta__fd_close(&g->heap_fd);
+}
+
+// As much per worker as the host has memory: pages come when they are touched.
+static uint64_t heap_region(int world)
+{
+  uint64_t most = (HEAP_SPACE / (uint64_t)world) & ~(uint64_t)4095;
+  uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  return memory < most ? memory : most;
 }
 
 static manta_status make_ctl(struct group *g, int world, manta_error *err)
@@ -142,6 +153,9 @@ static manta_status make_ctl(struct group *g, int world, manta_error *err)
   manta_status st = manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err);
   if (st == MANTA_OK)
     st = manta__ctl_map(&s->ctl, &s->bytes, g->ctl_fd, err);
+  if (st == MANTA_OK)
+    st = manta__shm_create("manta-heap", manta__comm_segment(world, heap_region(world)), &g->heap_fd,
+                           err);
   if (st < 0) {
     manta__free(s);
     return st;
@@ -359,8 +373,8 @@ static void send_job(struct worker *w, int rank, int world, int job_fd, int ckpt
   w->state = WORKER_RUNNING;
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = g->run,
-                         .fd = {g->ctl_fd, job_fd, ckpt_fd},
-                         .fds = ckpt_fd >= 0 ? 3 : 2};
+                         .fd = {g->ctl_fd, job_fd, g->heap_fd, ckpt_fd},
+                         .fds = ckpt_fd >= 0 ? 4 : 3};
   m.id.rank = rank;
   agent_send_value(w->link, &m, &v);
 }

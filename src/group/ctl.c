@@ -55,8 +55,11 @@ manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, 
 void manta__ctl_abort(struct manta__ctl *c, uint32_t cause)
 {
   uint32_t none = MANTA__ABORT_NONE;
-  if (atomic_compare_exchange_strong(&c->abort, &none, cause))
-    manta__futex_wake(&c->abort, INT_MAX);
+  if (!atomic_compare_exchange_strong(&c->abort, &none, cause))
+    return;
+  manta__futex_wake(&c->abort, INT_MAX);
+  for (uint32_t r = 0; r < c->world; r++)
+    manta__bell_ring(&c->cell[r].bell);
 }
 
 manta_status manta__ctl_check(const struct manta__ctl *c, manta_error *err)

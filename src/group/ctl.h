@@ -18,6 +18,8 @@
 
 #include <manta/status.h>
 
+#include "sys/bell.h"
+
 #define MANTA__CTL_MAGIC 0x6c74436e616dull
 
 /* The abort word: 0, one of these, or MANTA__ABORT_RANK + the rank that was lost. */
@@ -28,6 +30,7 @@ struct manta__cell {
   _Atomic int64_t beat_ns;  /* monotonic time of the last sign of life */
   _Atomic int64_t step_ns;  /* what a step typically takes, by a running median */
   _Atomic uint32_t stalled; /* waits in back-pressure: its clock stands still */
+  struct manta__bell bell;  /* rung by peers that went on, and at the end of the attempt */
   _Atomic uint32_t running; /* inside the train function */
 };
 

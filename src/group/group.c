@@ -104,6 +104,8 @@ void manta__group_done(struct manta__group *g, int64_t wid, manta_status st, con
   if (st >= 0)
     return;
   if (is_echo(st)) {
+    if (!g->peer_trouble && err)
+      snprintf(g->echo, sizeof g->echo, "%s", err->message);
     g->peer_trouble = true;
     // A signal to one worker reaches the others through their segment, not through us.
     g->notice |= st == MANTA_EPREEMPTED;
@@ -229,6 +231,7 @@ static enum manta__g_do form_again(struct manta__group *g, int64_t now)
   g->attempt++;
   g->world = 0;
   g->lost = g->failed = g->killed = g->resize = g->peer_trouble = false;
+  g->echo[0] = 0;
   g->root = (manta_error){.rank = -1};
   g->room_since_ns = 0;
   g->resized_ns = now;
@@ -242,8 +245,8 @@ static enum manta__g_do form_again(struct manta__group *g, int64_t now)
 static void blame_nobody(struct manta__group *g)
 {
   manta_error why = {.rank = -1};
-  snprintf(why.message, sizeof why.message,
-           "ranks left because of a lost peer, and none is known to be lost");
+  snprintf(why.message, sizeof why.message, "%s",
+           g->echo[0] ? g->echo : "ranks left because of a lost peer, and none is known to be lost");
   g->lost = true;
   set_root(g, &why, MANTA_EPEERLOST, -1);
 }

@@ -51,7 +51,7 @@ enum manta__kind {
   MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
   /* agent -> worker (through its control socket) */
-  MANTA__M_JOB = 64, /* fds: control segment, checkpoint (or none); payload: the driver's job */
+  MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (or none) */
   MANTA__M_EXIT,     /* end by normal finalisation */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */

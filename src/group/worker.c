@@ -172,7 +172,8 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
   job->local_rank = (int)manta_value_as_int(manta_value_get(head, "local_rank"), 0);
   job->local_world = (int)manta_value_as_int(manta_value_get(head, "local_world"), 1);
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
-  job->ckpt_fd = manta__msg_take_fd(m, 2);
+  job->heap_fd = manta__msg_take_fd(m, 2);
+  job->ckpt_fd = manta__msg_take_fd(m, 3);
   if (job->id.rank < 0 || (uint32_t)job->id.rank >= job->ctl->world)
     return manta_error_set(err, MANTA_EPROTO, "rank %d in a segment of %u", job->id.rank,
                            job->ctl->world);
@@ -232,7 +233,7 @@ static manta_status run_held(struct manta__job *job, const struct manta__job_ops
 
 static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
 {
-  struct manta__job job = {.worker = &self, .ckpt_fd = -1};
+  struct manta__job job = {.worker = &self, .heap_fd = -1, .ckpt_fd = -1};
   manta_value head = {0}, result = {0};
   manta_error err = MANTA_ERROR_INIT;
   size_t bytes = 0;
@@ -250,6 +251,7 @@ static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
   if (job.cell)
     manta__robust_release(&job.cell->life);
   manta__shm_unmap(job.ctl, bytes);
+  manta__fd_close(&job.heap_fd);
   manta__fd_close(&job.ckpt_fd);
   manta_value_fini(&job.spec);
   manta_value_fini(&head);

@@ -19,6 +19,7 @@
 #include "base/pack.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
+#include "comm/comm.h"
 #include "group/proto.h"
 #include "sys/shm.h"
 #include "sys/sock.h"
@@ -43,6 +44,7 @@ struct manta_session {
   double score;
   int saved_slot; // newest of this attempt, or -1
   bool saves;     // save was called, on whatever rank
+  manta_comm *comm; // made when first asked for
   bool detailed;
   char host[256];
 };
@@ -338,6 +340,56 @@ manta_status manta_session_load(manta_session *s, manta_checkpoint **out, manta_
   return manta__checkpoint_from_fd(out, s->job->ckpt_fd, false, err);
 }
 
+// --- collectives --------------------------------------------------------------------------------
+
+static manta_status comm_check(void *ctx, manta_error *err)
+{
+  return manta_session_check(ctx, err);
+}
+
+static struct manta__bell *comm_bell(void *ctx, int rank)
+{
+  manta_session *s = ctx;
+  return &s->job->ctl->cell[rank].bell;
+}
+
+static void comm_alive(void *ctx, bool waits)
+{
+  manta_session *s = ctx;
+  manta_session_heartbeat(s);
+  atomic_store_explicit(&s->job->cell->stalled, waits, memory_order_relaxed);
+}
+
+static manta_status open_comm(manta_session *s, manta_error *err)
+{
+  struct manta__comm_host host = {.rank = s->job->id.rank,
+                                  .size = s->job->world,
+                                  .heap_fd = s->job->heap_fd,
+                                  .ctx = s,
+                                  .abort = &s->job->ctl->abort,
+                                  .check = comm_check,
+                                  .bell = comm_bell,
+                                  .alive = comm_alive};
+  return s->comm ? MANTA_OK : manta__comm_create(&s->comm, &host, err);
+}
+
+manta_comm *manta_session_comm(manta_session *s)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (open_comm(s, &err) < 0)
+    manta__warn("no collectives: %s", err.message);
+  return s->comm;
+}
+
+// Whoever waits for this rank in a collective learns that it will not come.
+static void leave_comm(manta_session *s)
+{
+  if (s->job->world > 1)
+    open_comm(s, NULL);
+  manta__comm_destroy(s->comm);
+  s->comm = NULL;
+}
+
 // --- a job --------------------------------------------------------------------------------------
 
 static struct manta__ctl *notice_ctl;
@@ -399,6 +451,7 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   current = &s;
   manta_status st = fn(&s, result, err);
   current = NULL;
+  leave_comm(&s);
   take_notices(NULL);
   if (st < 0 && err->message[0] == 0)
     manta_error_set(err, st, "the train function returned %s: %s", manta_status_name(st),
