@@ -4,12 +4,13 @@
  *
  * (1) The order is the balanced binary tree over the index of the array: neighbours first, then
  *     neighbours of those, an odd one moves up: ((0+1)+(2+3))+4.
- * (2) Each node is computed in f32 for f16, bf16 and f32, in f64 for f64, in the type itself (wrapping)
- *     for integers; f16 and bf16 are rounded once, at the end, to nearest even.
- * (3) An element's bits depend on its n inputs only: not on count, alignment, chunking or instruction
- *     set. (No fused multiply-add, no reassociation.)
- * (4) MEAN is the sum times 1/n in f32 (f64 for f64); for integers the sum divided by n, towards zero.
- *     MIN and MAX of a NaN are NaN.
+ * (2) Each node is computed in f32 for f16, bf16 and f32, in f64 for f64, in the type itself
+ *     (wrapping) for integers; f16 and bf16 are rounded once, at the end, to nearest even.
+ * (3) An element's bits depend on its n inputs only: not on count, alignment, chunking or
+ *     instruction set. (No fused multiply-add, no reassociation.) So a NaN that comes out is always
+ *     the quiet one without payload; but one array (n = 1) is copied as it is.
+ * (4) MEAN is the sum times 1/n in f32 (f64 for f64); for integers the sum divided by n, towards
+ *     zero. MIN and MAX of a NaN are NaN, and -0 is below +0.
  */
 #ifndef MANTA_COMM_REDUCE_H
 #define MANTA_COMM_REDUCE_H
@@ -21,7 +22,8 @@
 
 #define MANTA__REDUCE_MAX 4096
 
-/* out may be one of in[]. Otherwise nothing overlaps. 1 <= n <= MANTA__REDUCE_MAX. Any alignment. */
+/* out may be one of in[]. Otherwise out overlaps nothing. 1 <= n <= MANTA__REDUCE_MAX. Any
+ * alignment. */
 void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_dtype type,
                    manta_op op);
 /* Whether the operation makes sense for the type (BOOL8: MIN and MAX only). */

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/reduce_kernels.h - all kernels of one instruction set, in vectors of VBYTES; included once
+ * by each of its files, after ISA and VBYTES.
+ *
+ * (1) A partial vector is padded with zeros and takes the same way as a whole one: there is no
+ *     second, scalar arithmetic that could round otherwise.
+ * (2) Which of two NaNs survives an addition is the compiler's and the CPU's whim; so every NaN
+ *     result is the one quiet NaN with no payload.
+ * (3) MIN and MAX are those of IEEE 754-2019: -0 is below +0, and a NaN stays.
+ */
+#define INLINE      static inline __attribute__((always_inline))
+#define GLUE(a, b)  GLUE2(a, b)
+#define GLUE2(a, b) a##_##b
+
+#define SYMBOL(isa)   GLUE(manta__reduce, isa)
+#define NAME_OF(isa)  NAME_OF2(isa)
+#define NAME_OF2(isa) #isa
+
+#define SLOT_BYTES 2048
+#define SLOTS      12 // MANTA__REDUCE_MAX / 4 groups: ten carries, the top and one to spare
+
+#define VECTOR(name, type, bytes) typedef type name __attribute__((vector_size(bytes)))
+#define LOOSE(name, vec)          typedef vec name __attribute__((aligned(1), may_alias))
+
+VECTOR(v_u8, uint8_t, VBYTES);
+VECTOR(v_i8, int8_t, VBYTES);
+VECTOR(v_u16, uint16_t, VBYTES);
+VECTOR(v_i16, int16_t, VBYTES);
+VECTOR(v_u32, uint32_t, VBYTES);
+VECTOR(v_i32, int32_t, VBYTES);
+VECTOR(v_u64, uint64_t, VBYTES);
+VECTOR(v_i64, int64_t, VBYTES);
+VECTOR(v_f32, float, VBYTES);
+VECTOR(v_f64, double, VBYTES);
+VECTOR(h_u8, uint8_t, VBYTES / 2); // as many 16-bit floats as fit a v_f32
+VECTOR(h_u16, uint16_t, VBYTES / 2);
+LOOSE(loose_v, v_u8);
+LOOSE(loose_h, h_u8);
+
+/* Memory: whole vectors at any alignment, and the first `part` bytes of one. */
+#if VBYTES == 64
+INLINE v_u8 load_part(const void *p, size_t part)
+{
+  return (v_u8)_mm512_maskz_loadu_epi8(~(__mmask64)0 >> (64 - part), p);
+}
+
+INLINE h_u8 load_part_h(const void *p, size_t part)
+{
+  return (h_u8)_mm256_maskz_loadu_epi8(~(__mmask32)0 >> (32 - part), p);
+}
+
+INLINE void store_part(void *p, v_u8 v, size_t part)
+{
+  _mm512_mask_storeu_epi8(p, ~(__mmask64)0 >> (64 - part), (__m512i)v);
+}
+
+INLINE void store_part_h(void *p, h_u8 v, size_t part)
+{
+  _mm256_mask_storeu_epi8(p, ~(__mmask32)0 >> (32 - part), (__m256i)v);
+}
+#else
+INLINE v_u8 load_part(const void *p, size_t part)
+{
+  v_u8 v = {0};
+  memcpy(&v, p, part);
+  return v;
+}
+
+INLINE h_u8 load_part_h(const void *p, size_t part)
+{
+  h_u8 v = {0};
+  memcpy(&v, p, part);
+  return v;
+}
+
+INLINE void store_part(void *p, v_u8 v, size_t part)
+{
+  memcpy(p, &v, part);
+}
+
+INLINE void store_part_h(void *p, h_u8 v, size_t part)
+{
+  memcpy(p, &v, part);
+}
+#endif
+
+INLINE v_u8 load(const void *p, size_t part)
+{
+  if (part)
+    return load_part(p, part);
+  return *(const loose_v *)p;
+}
+
+INLINE h_u8 load_h(const void *p, size_t part)
+{
+  if (part)
+    return load_part_h(p, part);
+  return *(const loose_h *)p;
+}
+
+INLINE void store(void *p, v_u8 v, size_t part)
+{
+  if (part)
+    store_part(p, v, part);
+  else
+    *(loose_v *)p = v;
+}
+
+INLINE void store_h(void *p, h_u8 v, size_t part)
+{
+  if (part)
+    store_part_h(p, v, part);
+  else
+    *(loose_h *)p = v;
+}
+
+#define PICK(bits, mask, a, b) (((bits)(a) & (bits)(mask)) | ((bits)(b) & ~(bits)(mask)))
+
+/* Integers: the signed ones only compare; sums and products wrap, which only unsigned ones may. */
+#define INTEGER(type)                                                                              \
+  typedef v_##type work_##type;                                                                    \
+  typedef float scale_##type;                                                                      \
+  enum { STEP_##type = VBYTES };                                                                   \
+  INLINE v_##type get_##type(const void *p, size_t part)                                           \
+  {                                                                                                \
+    return (v_##type)load(p, part);                                                                \
+  }                                                                                                \
+  INLINE void put_##type(void *p, v_##type v, size_t part)                                         \
+  {                                                                                                \
+    store(p, (v_u8)v, part);                                                                       \
+  }                                                                                                \
+  INLINE v_##type done_##type(v_##type v, float s)                                                 \
+  {                                                                                                \
+    return v;                                                                                      \
+  }                                                                                                \
+  INLINE v_##type min_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return (v_##type)PICK(v_u8, a < b, a, b);                                                      \
+  }                                                                                                \
+  INLINE v_##type max_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return (v_##type)PICK(v_u8, a > b, a, b);                                                      \
+  }
+#define WRAPPING(type)                                                                             \
+  INLINE v_##type add_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return a + b;                                                                                  \
+  }                                                                                                \
+  INLINE v_##type mul_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return a * b;                                                                                  \
+  }
+INTEGER(u8)
+INTEGER(i8)
+INTEGER(u16)
+INTEGER(i16)
+INTEGER(u32)
+INTEGER(i32)
+INTEGER(u64)
+INTEGER(i64)
+WRAPPING(u8)
+WRAPPING(u16)
+WRAPPING(u32)
+WRAPPING(u64)
+
+/* Floats. In MIN of what is neither below nor above, the or of the bits is -0 of two zeros and a
+ * NaN of a NaN and anything; MAX needs the and for zeros. */
+#define FLOATING(type, scalar, bits, quiet)                                                        \
+  typedef v_##type work_##type;                                                                    \
+  typedef scalar scale_##type;                                                                     \
+  INLINE v_##type done_##type(v_##type v, scalar s)                                                \
+  {                                                                                                \
+    bits nan = (bits){0} + quiet;                                                                  \
+    v = v * s;                                                                                     \
+    return (v_##type)PICK(bits, v == v, v, nan);                                                   \
+  }                                                                                                \
+  INLINE v_##type add_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return a + b;                                                                                  \
+  }                                                                                                \
+  INLINE v_##type mul_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return a * b;                                                                                  \
+  }                                                                                                \
+  INLINE v_##type min_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    bits same = PICK(bits, b < a, b, (bits)a | (bits)b);                                           \
+    return (v_##type)PICK(bits, a < b, a, same);                                                   \
+  }                                                                                                \
+  INLINE v_##type max_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    bits same = PICK(bits, a == b, (bits)a & (bits)b, (bits)a | (bits)b);                          \
+    same = PICK(bits, b > a, b, same);                                                             \
+    return (v_##type)PICK(bits, a > b, a, same);                                                   \
+  }
+#define QUIET_F32 0x7fc00000u
+#define QUIET_F64 0x7ff8000000000000u
+FLOATING(f32, float, v_u32, QUIET_F32)
+FLOATING(f64, double, v_u64, QUIET_F64)
+enum { STEP_f32 = VBYTES, STEP_f64 = VBYTES };
+
+INLINE v_f32 get_f32(const void *p, size_t part)
+{
+  return (v_f32)load(p, part);
+}
+
+INLINE void put_f32(void *p, v_f32 v, size_t part)
+{
+  store(p, (v_u8)v, part);
+}
+
+INLINE v_f64 get_f64(const void *p, size_t part)
+{
+  return (v_f64)load(p, part);
+}
+
+INLINE void put_f64(void *p, v_f64 v, size_t part)
+{
+  store(p, (v_u8)v, part);
+}
+
+/* The two of 16 bits: f32 from the load to the store. What is stored comes from done_f32, so its
+ * only NaN is the quiet one, which rounds to the quiet one. */
+#define NARROW(type)                                                                               \
+  FLOATING_AS_F32(type)                                                                            \
+  enum { STEP_##type = VBYTES / 2 };                                                               \
+  INLINE v_f32 get_##type(const void *p, size_t part)                                              \
+  {                                                                                                \
+    return widen_##type(load_h(p, part));                                                          \
+  }                                                                                                \
+  INLINE void put_##type(void *p, v_f32 v, size_t part)                                            \
+  {                                                                                                \
+    store_h(p, narrow_##type(v), part);                                                            \
+  }
+#define FLOATING_AS_F32(type)                                                                      \
+  typedef v_f32 work_##type;                                                                       \
+  typedef float scale_##type;                                                                      \
+  INLINE v_f32 done_##type(v_f32 v, float s)                                                       \
+  {                                                                                                \
+    return done_f32(v, s);                                                                         \
+  }                                                                                                \
+  INLINE v_f32 add_##type(v_f32 a, v_f32 b)                                                        \
+  {                                                                                                \
+    return add_f32(a, b);                                                                          \
+  }                                                                                                \
+  INLINE v_f32 mul_##type(v_f32 a, v_f32 b)                                                        \
+  {                                                                                                \
+    return mul_f32(a, b);                                                                          \
+  }                                                                                                \
+  INLINE v_f32 min_##type(v_f32 a, v_f32 b)                                                        \
+  {                                                                                                \
+    return min_f32(a, b);                                                                          \
+  }                                                                                                \
+  INLINE v_f32 max_##type(v_f32 a, v_f32 b)                                                        \
+  {                                                                                                \
+    return max_f32(a, b);                                                                          \
+  }
+
+INLINE v_f32 widen_bf16(h_u8 h)
+{
+  return (v_f32)(__builtin_convertvector((h_u16)h, v_u32) << 16);
+}
+
+/* To nearest even: adds just under half of the last bit kept, and one more if that bit is odd. */
+INLINE h_u8 narrow_bf16(v_f32 v)
+{
+  v_u32 x = (v_u32)v;
+  x += 0x7fff + (x >> 16 & 1);
+  return (h_u8) __builtin_convertvector(x >> 16, h_u16);
+}
+
+#if VBYTES == 64
+INLINE v_f32 widen_f16(h_u8 h)
+{
+  return (v_f32)_mm512_cvtph_ps((__m256i)h);
+}
+
+INLINE h_u8 narrow_f16(v_f32 v)
+{
+  return (h_u8)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+#elif VBYTES == 32
+INLINE v_f32 widen_f16(h_u8 h)
+{
+  return (v_f32)_mm256_cvtph_ps((__m128i)h);
+}
+
+INLINE h_u8 narrow_f16(v_f32 v)
+{
+  return (h_u8)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+#else
+/* A subnormal's bits in the mantissa of 2^-14, less that 2^-14: the subtraction normalises it. */
+INLINE v_f32 widen_f16(h_u8 h)
+{
+  v_u32 x = __builtin_convertvector((h_u16)h, v_u32), body = (x & 0x7fff) << 13;
+  v_u32 ends = (v_u32)(body >= 0x7c00u << 13) & (112u << 23); // inf and NaN: the highest exponent
+  v_u32 normal = body + (112u << 23) + ends;
+  v_f32 least = (v_f32)((v_u32){0} + (113u << 23));
+  v_u32 tiny = (v_u32)((v_f32)(body + (113u << 23)) - least);
+  return (v_f32)(PICK(v_u32, body < 1u << 23, tiny, normal) | (x & 0x8000) << 16);
+}
+
+/* Normals round in the integers, subnormals by adding 0.5, whose last bit is worth 2^-24. */
+INLINE h_u8 narrow_f16(v_f32 v)
+{
+  v_u32 x = (v_u32)v, sign = x >> 16 & 0x8000, body = x & 0x7fffffff;
+  v_u32 normal = (body + 0xfff + (body >> 13 & 1) - (112u << 23)) >> 13;
+  v_u32 tiny = (v_u32)((v_f32)body + 0.5f) - (126u << 23);
+  v_u32 inf = (v_u32){0} + 0x7c00, nan = (v_u32){0} + 0x7e00;
+  v_u32 r = PICK(v_u32, body < 113u << 23, tiny, normal);
+  r = PICK(v_u32, body >= 143u << 23, inf, r);
+  r = PICK(v_u32, body > 0x7f800000, nan, r);
+  return (h_u8) __builtin_convertvector(r | sign, h_u16);
+}
+#endif
+NARROW(f16)
+NARROW(bf16)
+
+#define TYPE f32
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE f32
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE f32
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE f32
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE f64
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE f64
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE f64
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE f64
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE f16
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE f16
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE f16
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE f16
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE bf16
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE bf16
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE bf16
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE bf16
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE u16
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE u16
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE u16
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE u16
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE u32
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE u32
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE u32
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE u32
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE u64
+#define KIND add
+#include "comm/reduce_loop.h"
+#define TYPE u64
+#define KIND mul
+#include "comm/reduce_loop.h"
+#define TYPE u64
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE u64
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE i8
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE i8
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE i16
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE i16
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE i32
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE i32
+#define KIND max
+#include "comm/reduce_loop.h"
+#define TYPE i64
+#define KIND min
+#include "comm/reduce_loop.h"
+#define TYPE i64
+#define KIND max
+#include "comm/reduce_loop.h"
+
+#define ROW(sums, compares)                                                                        \
+  {                                                                                                \
+    sums##_add, sums##_mul, compares##_min, compares##_max                                         \
+  }
+
+const struct manta__reduce_isa SYMBOL(ISA) = {
+    .name = NAME_OF(ISA),
+    .fn =
+        {
+            [MANTA_BOOL8] = {NULL, NULL, u8_min, u8_max},
+            [MANTA_U8] = ROW(u8, u8),
+            [MANTA_I8] = ROW(u8, i8),
+            [MANTA_U16] = ROW(u16, u16),
+            [MANTA_I16] = ROW(u16, i16),
+            [MANTA_F16] = ROW(f16, f16),
+            [MANTA_BF16] = ROW(bf16, bf16),
+            [MANTA_U32] = ROW(u32, u32),
+            [MANTA_I32] = ROW(u32, i32),
+            [MANTA_F32] = ROW(f32, f32),
+            [MANTA_U64] = ROW(u64, u64),
+            [MANTA_I64] = ROW(u64, i64),
+            [MANTA_F64] = ROW(f64, f64),
+        },
+};
