@@ -2,13 +2,14 @@
  *
  * manta/comm.h - collectives: the buffers of all ranks become one, or change places.
  *
- * Every rank of the group calls the same function with the same count, type and operation, in the same
- * order. A call returns when this rank's part is done. A rank that is lost ends every waiting and later
- * call of the others with MANTA_EPEERLOST, within a fraction of a millisecond; what in-place buffers hold
- * is then undefined, and the train function should clean up and return the status.
+ * Every rank of the group calls the same function with the same count, type and operation, in the
+ * same order. A call returns when this rank's part is done. A rank that is lost ends every
+ * waiting and later call of the others with MANTA_EPEERLOST, within a fraction of a millisecond;
+ * what in-place buffers hold is then undefined, and the train function should clean up and return
+ * the status.
  *
- * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each node in
- * f32 or wider, whatever the size or the layout: the same input gives the same bits.
+ * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each
+ * node in f32 or wider, whatever the size or the layout: the same input gives the same bits.
  *
  * A communicator belongs to the thread that runs the train function.
  */
@@ -30,12 +31,14 @@ MANTA_API manta_comm *manta_session_comm(manta_session *s);
 
 MANTA_API int manta_comm_rank(const manta_comm *c);
 MANTA_API int manta_comm_size(const manta_comm *c);
-/* How long a call may wait for the others before it returns MANTA_ETIMEDOUT, naming who is missing, in
- * seconds; negative: for ever (the default: deaths are known at once, and step_timeout sees hangs). */
+/* How long a call may wait for the others before it returns MANTA_ETIMEDOUT, naming who is
+ * missing, in seconds; negative: for ever (the default: deaths are known at once, and
+ * step_timeout sees hangs). */
 MANTA_API void manta_comm_set_timeout(manta_comm *c, double seconds);
 
-/* Memory that all ranks of this host can read: collectives on it copy less. Zeroed, 64-byte aligned,
- * private to this rank otherwise. Gives: free it with manta_shm_free, or it ends with the attempt. */
+/* Memory that all ranks of this host can read: collectives on it copy less. Zeroed, 64-byte
+ * aligned, private to this rank otherwise. Gives: free it with manta_shm_free, or it ends with
+ * the attempt. */
 MANTA_API manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err);
 MANTA_API void manta_shm_free(manta_comm *c, void *p); /* NULL is fine */
 

@@ -2,10 +2,10 @@
  *
  * comm/comm.c - the collectives over shared memory.
  *
- * Nearly all of them are one pattern: a rank puts a piece of its data into its staging buffer, publishes
- * the phase, waits for the others, and takes what it needs out of theirs; piece after piece. Large
- * all-reduces of buffers in the shared heap need no staging: each rank reduces one slice straight out of
- * all buffers and writes it into all of them.
+ * Nearly all of them are one pattern: a rank puts a piece of its data into its staging buffer,
+ * publishes the phase, waits for the others, and takes what it needs out of theirs; piece after
+ * piece. Large all-reduces of buffers in the shared heap need no staging: each rank reduces one
+ * slice straight out of all buffers and writes it into all of them.
  */
 #include "comm/comm.h"
 
@@ -55,7 +55,8 @@ manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host 
                             : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   if (st == MANTA_OK && c->bytes < fixed_bytes(host->size)) {
     manta__shm_unmap(base, c->bytes);
-    st = manta_error_set(err, MANTA_EPROTO, "the shared segment is too small for %d ranks", host->size);
+    st = manta_error_set(err, MANTA_EPROTO, "the shared segment is too small for %d ranks",
+                         host->size);
   }
   if (st < 0) {
     manta__free(in);
@@ -110,9 +111,9 @@ void manta_comm_set_timeout(manta_comm *c, double seconds)
 struct transfer {
   const uint8_t *send;
   uint8_t *recv;
-  size_t bytes;  // of one block
-  size_t piece;  // of one block that goes in one phase
-  size_t size;   // of an element
+  size_t bytes; // of one block
+  size_t piece; // of one block that goes in one phase
+  size_t size;  // of an element
   manta_dtype type;
   manta_op op;
   int root;
@@ -170,7 +171,8 @@ static manta_status check(const manta_comm *c, size_t count, manta_dtype type, i
 }
 
 // blocks: how many blocks share a staging buffer. A piece is a whole number of cache lines.
-static struct transfer make(const void *send, void *recv, size_t count, manta_dtype type, int blocks)
+static struct transfer make(const void *send, void *recv, size_t count, manta_dtype type,
+                            int blocks)
 {
   size_t size = manta_dtype_bytes(type), piece = MANTA__COMM_CHUNK / (size_t)blocks;
   return (struct transfer){.send = send,
@@ -368,8 +370,8 @@ manta_status manta_comm_reduce(manta_comm *c, const void *send, void *recv, size
   return transfer(c, &d, &t, stage_own, take_reduced_if_root, err);
 }
 
-manta_status manta_comm_broadcast(manta_comm *c, void *buf, size_t count, manta_dtype type, int root,
-                                  manta_error *err)
+manta_status manta_comm_broadcast(manta_comm *c, void *buf, size_t count, manta_dtype type,
+                                  int root, manta_error *err)
 {
   MANTA_TRY(check(c, count, type, -1, root, err));
   struct transfer t = make(buf, buf, count, type, 1);
@@ -408,8 +410,8 @@ static void take_ragged(manta_comm *c, const struct transfer *t, size_t at, size
   }
 }
 
-manta_status manta_comm_allgatherv(manta_comm *c, const void *send, void *recv, const size_t *counts,
-                                   manta_dtype type, manta_error *err)
+manta_status manta_comm_allgatherv(manta_comm *c, const void *send, void *recv,
+                                   const size_t *counts, manta_dtype type, manta_error *err)
 {
   size_t most = 0, total = 0;
   for (int r = 0; r < c->host.size; r++) {

@@ -2,14 +2,15 @@
  *
  * comm/comm.h - a communicator inside, and what it needs of its host.
  *
- * (1) All ranks make the same calls in the same order; each call is a number of phases that all ranks
- *     agree on. A rank publishes a phase by storing its number; the others wait for that store.
- * (2) The first phase of a call carries its description: a call that differs is found there, on every
- *     rank, and named.
- * (3) What a rank puts into its staging buffer in one phase is read by others until they publish the
- *     next; there are two buffers, used in turns, so nobody waits for readers.
- * (4) A wait ends with the phase, with the abort word, with the deadline, or when a rank that is waited
- *     for has left its function.
+ * (1) All ranks make the same calls in the same order; each call is a number of phases that all
+ *     ranks agree on. A rank publishes a phase by storing its number; the others wait for that
+ *     store.
+ * (2) The first phase of a call carries its description: a call that differs is found there, on
+ *     every rank, and named.
+ * (3) What a rank puts into its staging buffer in one phase is read by others until they publish
+ *     the next; there are two buffers, used in turns, so nobody waits for readers.
+ * (4) A wait ends with the phase, with the abort word, with the deadline, or when a rank that is
+ *     waited for has left its function.
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H
@@ -32,7 +33,8 @@ struct manta__comm_host {
   const _Atomic uint32_t *abort; /* not 0: check says why */
   manta_status (*check)(void *ctx, manta_error *err);
   struct manta__bell *(*bell)(void *ctx, int rank);
-  /* A sign of life; waits = true: the clock that looks for hangs stands still until the next one. */
+  /* A sign of life; waits = true: the clock that looks for hangs stands still until the next one.
+   * */
   void (*alive)(void *ctx, bool waits);
 };
 
@@ -78,12 +80,12 @@ struct manta_comm {
   uint64_t heap_at, region; /* the heap: rank r has [heap_at + r * region, … + region) */
   struct manta__heap_block *block;
   size_t blocks, block_cap;
-  uint32_t phase;  /* published by us */
-  uint32_t turn;   /* which staging buffer is next */
+  uint32_t phase;     /* published by us */
+  uint32_t turn;      /* which staging buffer is next */
   int64_t timeout_ns; /* < 0: none */
-  int64_t by;      /* deadline of the current call */
-  int spins;       /* before sleeping */
-  const void **in; /* n pointers, for reductions */
+  int64_t by;         /* deadline of the current call */
+  int spins;          /* before sleeping */
+  const void **in;    /* n pointers, for reductions */
 };
 
 /* Bytes of the segment for `size` ranks with a heap of `region` bytes each. */

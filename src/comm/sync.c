@@ -30,9 +30,9 @@ static bool reached(const manta_comm *c, int rank)
   return (int32_t)(there - c->phase) >= 0;
 }
 
-static const char *const names[] = {"?",         "barrier",    "allreduce",      "reduce",
-                                    "broadcast", "allgather",  "allgatherv",     "reduce_scatter",
-                                    "alltoall",  "gather",     "scatter"};
+static const char *const names[] = {"?",         "barrier",   "allreduce",  "reduce",
+                                    "broadcast", "allgather", "allgatherv", "reduce_scatter",
+                                    "alltoall",  "gather",    "scatter"};
 
 static const char *name_of(uint32_t call)
 {
@@ -48,7 +48,8 @@ static manta_status give_up(const manta_comm *c, int rank, manta_status st, mant
                          c->host.size, (double)c->timeout_ns / 1e9);
 }
 
-// What ends a wait besides the phase itself. The phase is looked at last: who left after it is fine.
+// What ends a wait besides the phase itself. The phase is looked at last: who left after it is
+// fine.
 static manta_status trouble(const manta_comm *c, int rank, manta_error *err)
 {
   bool left = atomic_load_explicit(&c->line[rank].left, memory_order_acquire);

@@ -113,8 +113,8 @@ struct group {
   bool show_all;
   int keep_last, keep_best;
   bool score_min;
-  struct shared_ctl *shared; /* the control segment of the attempt, with its watchers */
-  struct manta__ctl *ctl;    /* the same, mapped; NULL: none */
+  struct shared_ctl *shared;  /* the control segment of the attempt, with its watchers */
+  struct manta__ctl *ctl;     /* the same, mapped; NULL: none */
   int ctl_fd, heap_fd, world; /* heap: what the workers of the attempt share for collectives */
   double step_timeout;
   uv_timer_t *health;

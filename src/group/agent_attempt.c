@@ -23,7 +23,7 @@
 
 #define WATCHER_STACK (64u << 10)
 #define HEAP_SPACE    (1ull << 44) /* addresses that all heaps of an attempt may take */
-#define WARN_AFTER_S  60.0 /* a silence worth a word, when no step_timeout is set */
+#define WARN_AFTER_S  60.0         /* a silence worth a word, when no step_timeout is set */
 
 // --- watchers -----------------------------------------------------------------------------------
 
@@ -154,8 +154,8 @@ static manta_status make_ctl(struct group *g, int world, manta_error *err)
   if (st == MANTA_OK)
     st = manta__ctl_map(&s->ctl, &s->bytes, g->ctl_fd, err);
   if (st == MANTA_OK)
-    st = manta__shm_create("manta-heap", manta__comm_segment(world, heap_region(world)), &g->heap_fd,
-                           err);
+    st = manta__shm_create("manta-heap", manta__comm_segment(world, heap_region(world)),
+                           &g->heap_fd, err);
   if (st < 0) {
     manta__free(s);
     return st;

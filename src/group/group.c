@@ -246,7 +246,8 @@ static void blame_nobody(struct manta__group *g)
 {
   manta_error why = {.rank = -1};
   snprintf(why.message, sizeof why.message, "%s",
-           g->echo[0] ? g->echo : "ranks left because of a lost peer, and none is known to be lost");
+           g->echo[0] ? g->echo
+                      : "ranks left because of a lost peer, and none is known to be lost");
   g->lost = true;
   set_root(g, &why, MANTA_EPEERLOST, -1);
 }

@@ -64,8 +64,8 @@ struct manta__group {
   int64_t by; /* when the clock matters next; MANTA__NEVER */
   int64_t ending_ns, resized_ns, room_since_ns;
   bool stop, notice, resize, killed, lost, failed, peer_trouble;
-  manta_error root; /* status 0: none yet; rank in .rank */
-  char echo[256];   /* what the first rank that left for a peer said */
+  manta_error root;                   /* status 0: none yet; rank in .rank */
+  char echo[MANTA_ERROR_MESSAGE_MAX]; /* what the first rank that left for a peer said */
 };
 
 /* What to do now; several calls of manta__group_next may be needed until NOTHING. */

@@ -39,7 +39,7 @@ struct manta__job {
   struct manta__cell *cell; /* ours */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;
-  int heap_fd; /* shared by the workers of the attempt */
+  int heap_fd;      /* shared by the workers of the attempt */
   int ckpt_fd;      /* a checkpoint to begin from, or -1 */
   manta_value spec; /* the driver's own words */
 };

@@ -2,8 +2,9 @@
  *
  * sys/bell.h - a process waits in shared memory until somebody rings for it.
  *
- * Each waiter has a bell of its own, so that whatever it waits for, one word wakes it: a peer that has
- * made progress, or the agent that ends the attempt. Ringing costs a load while nobody waits.
+ * Each waiter has a bell of its own, so that whatever it waits for, one word wakes it: a peer
+ * that has made progress, or the agent that ends the attempt. Ringing costs a load while nobody
+ * waits.
  */
 #ifndef MANTA_SYS_BELL_H
 #define MANTA_SYS_BELL_H

@@ -42,8 +42,8 @@ struct manta_session {
   const char *score_key; // NULL: checkpoints have no score
   bool has_score;
   double score;
-  int saved_slot; // newest of this attempt, or -1
-  bool saves;     // save was called, on whatever rank
+  int saved_slot;   // newest of this attempt, or -1
+  bool saves;       // save was called, on whatever rank
   manta_comm *comm; // made when first asked for
   bool detailed;
   char host[256];

@@ -41,7 +41,7 @@ static void fill(void *p, int r, size_t from, size_t n, manta_dtype t)
 // The op over all ranks of `from … from + n`, by the plain truth.
 static void truth(void *out, int ranks, size_t from, size_t n, manta_dtype t, manta_op op)
 {
-  const void *in[RANKS_MAX];
+  const void *in[RANKS_MAX] = {0};
   void *mem[RANKS_MAX];
   for (int r = 0; r < ranks; r++) {
     in[r] = mem[r] = malloc(n * 8 + 8);
@@ -157,7 +157,8 @@ static int movers(manta_comm *c, int rank, int n, struct shared *sh)
     EXPECT(manta_comm_reduce_scatter(c, a, b, k, t, MANTA_SUM, &err) == MANTA_OK);
     truth(want, n, (size_t)rank * k, k, t, MANTA_SUM);
     EXPECT(memcmp(b, want, bytes) == 0);
-    EXPECT(manta_comm_reduce(c, a, rank == root ? b : NULL, k, t, MANTA_MAX, root, &err) == MANTA_OK);
+    EXPECT(manta_comm_reduce(c, a, rank == root ? b : NULL, k, t, MANTA_MAX, root, &err) ==
+           MANTA_OK);
     truth(want, n, 0, k, t, MANTA_MAX);
     EXPECT(rank != root || memcmp(b, want, bytes) == 0);
     EXPECT(manta_comm_barrier(c, &err) == MANTA_OK);

@@ -79,7 +79,8 @@ static void ranks_start(struct ranks *t, int n, rank_fn fn)
 {
   manta_error err = MANTA_ERROR_INIT;
   t->n = n;
-  t->shared = mmap(NULL, sizeof *t->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  t->shared =
+      mmap(NULL, sizeof *t->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(t->shared != MAP_FAILED);
   assert_ok(manta__shm_create("test-heap", manta__comm_segment(n, 64u << 20), &t->heap_fd, &err),
             &err);

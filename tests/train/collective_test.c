@@ -21,8 +21,8 @@ static void gradient(struct model *m, int rank, int64_t step)
 static manta_status train_step(manta_session *s, struct model *m, int64_t step, manta_error *err)
 {
   gradient(m, manta_session_rank(s), step);
-  MANTA_TRY(manta_comm_allreduce(manta_session_comm(s), m->g, m->g, WEIGHTS, MANTA_F32, MANTA_MEAN,
-                                 err));
+  MANTA_TRY(
+      manta_comm_allreduce(manta_session_comm(s), m->g, m->g, WEIGHTS, MANTA_F32, MANTA_MEAN, err));
   for (int i = 0; i < WEIGHTS; i++)
     m->w[i] -= 0.05f * m->g[i];
   manta_value row = MANTA_MAP(MANTA_KV_INT("count", step));
