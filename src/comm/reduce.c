@@ -17,9 +17,18 @@
 #include "comm/reduce_isa.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
+// clang 14 does not know "f16c" by name.
+static bool has_f16c(void)
+{
+  unsigned a, b, c = 0, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 static bool has_avx2(void)
 {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  return __builtin_cpu_supports("avx2") && has_f16c();
 }
 
 static bool has_avx512(void)

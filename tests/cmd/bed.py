@@ -121,8 +121,12 @@ class Bed:
         """Processes that belong to this bed: by their environment, or a file they have open."""
         found = []
         for proc in Path("/proc").glob("[0-9]*"):
-            if int(proc.name) != os.getpid() and self.owns(proc):
+            if int(proc.name) == os.getpid() or not self.owns(proc):
+                continue
+            try:
                 found.append(f"{proc.name} {(proc / 'comm').read_text().strip()}")
+            except OSError:
+                pass  # it went while we looked
         return found
 
     def owns(self, proc: Path) -> bool:
