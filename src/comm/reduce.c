@@ -111,6 +111,13 @@ static divide_fn *const divides[MANTA_DTYPE_COUNT] = {
     [MANTA_U64] = divide_u64, [MANTA_I64] = divide_i64,
 };
 
+/* The wide sets have only floats: integers are rare, and 16 bytes at a time outrun the memory. */
+static manta__reduce_fn *kernel(manta_dtype type, enum manta__reduce_kind kind)
+{
+  manta__reduce_fn *wide = isa()->fn[type][kind];
+  return wide ? wide : manta__reduce_scalar.fn[type][kind];
+}
+
 void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_dtype type,
                    manta_op op)
 {
@@ -122,7 +129,7 @@ void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_
       memcpy(out, in[0], count * manta_dtype_bytes(type));
     return;
   }
-  isa()->fn[type][kind_of(op)](out, in, n, count, op == MANTA_MEAN);
+  kernel(type, kind_of(op))(out, in, n, count, op == MANTA_MEAN);
   if (op == MANTA_MEAN && divides[type])
     divides[type](out, n, count);
 }

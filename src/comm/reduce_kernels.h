@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * comm/reduce_kernels.h - all kernels of one instruction set, in vectors of VBYTES; included once
- * by each of its files, after ISA and VBYTES.
+ * by each of its files, after ISA, VBYTES and INTEGERS (whether it has those, too).
  *
  * (1) A partial vector is padded with zeros and takes the same way as a whole one: there is no
  *     second, scalar arithmetic that could round otherwise.
@@ -35,6 +35,7 @@ VECTOR(v_f32, float, VBYTES);
 VECTOR(v_f64, double, VBYTES);
 VECTOR(h_u8, uint8_t, VBYTES / 2); // as many 16-bit floats as fit a v_f32
 VECTOR(h_u16, uint16_t, VBYTES / 2);
+VECTOR(h_u64, uint64_t, VBYTES / 2);
 LOOSE(loose_v, v_u8);
 LOOSE(loose_h, h_u8);
 
@@ -60,6 +61,24 @@ INLINE void store_part_h(void *p, h_u8 v, size_t part)
   _mm256_mask_storeu_epi8(p, ~(__mmask32)0 >> (32 - part), (__m256i)v);
 }
 #else
+#if VBYTES == 32
+/* A store of part of a vector and a load of all of it stall; words have masks, which do not. */
+INLINE __m256i first_words(size_t part)
+{
+  const __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(part / 4)), index);
+}
+
+INLINE v_u8 load_part(const void *p, size_t part)
+{
+  return (v_u8)_mm256_maskload_epi32(p, first_words(part));
+}
+
+INLINE void store_part(void *p, v_u8 v, size_t part)
+{
+  _mm256_maskstore_epi32(p, first_words(part), (__m256i)v);
+}
+#else
 INLINE v_u8 load_part(const void *p, size_t part)
 {
   v_u8 v = {0};
@@ -67,16 +86,17 @@ INLINE v_u8 load_part(const void *p, size_t part)
   return v;
 }
 
+INLINE void store_part(void *p, v_u8 v, size_t part)
+{
+  memcpy(p, &v, part);
+}
+#endif
+
 INLINE h_u8 load_part_h(const void *p, size_t part)
 {
   h_u8 v = {0};
   memcpy(&v, p, part);
   return v;
-}
-
-INLINE void store_part(void *p, v_u8 v, size_t part)
-{
-  memcpy(p, &v, part);
 }
 
 INLINE void store_part_h(void *p, h_u8 v, size_t part)
@@ -117,6 +137,7 @@ INLINE void store_h(void *p, h_u8 v, size_t part)
 
 #define PICK(bits, mask, a, b) (((bits)(a) & (bits)(mask)) | ((bits)(b) & ~(bits)(mask)))
 
+#if INTEGERS
 /* Integers: the signed ones only compare; sums and products wrap, which only unsigned ones may. */
 #define INTEGER(type)                                                                              \
   typedef v_##type work_##type;                                                                    \
@@ -163,6 +184,7 @@ WRAPPING(u8)
 WRAPPING(u16)
 WRAPPING(u32)
 WRAPPING(u64)
+#endif
 
 /* Floats. In MIN of what is neither below nor above, the or of the bits is -0 of two zeros and a
  * NaN of a NaN and anything; MAX needs the and for zeros. */
@@ -257,9 +279,56 @@ INLINE void put_f64(void *p, v_f64 v, size_t part)
     return max_f32(a, b);                                                                          \
   }
 
+/* Halves to words and back, which compilers do badly when left alone. */
+#if VBYTES == 64
+INLINE v_u32 words(h_u8 h)
+{
+  return (v_u32)_mm512_cvtepu16_epi32((__m256i)h);
+}
+
+INLINE h_u8 upper_halves(v_u32 x)
+{
+  return (h_u8)_mm512_cvtepi32_epi16((__m512i)(x >> 16));
+}
+#elif VBYTES == 32
+INLINE v_u32 words(h_u8 h)
+{
+  return (v_u32)_mm256_cvtepu16_epi32((__m128i)h);
+}
+
+INLINE h_u8 upper_halves(v_u32 x)
+{
+  __m256i y = (__m256i)(x >> 16);
+  return (h_u8)_mm_packus_epi32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
+}
+#elif defined(__SSE2__)
+INLINE v_u32 words(h_u8 h)
+{
+  __m128i low = _mm_cvtsi64_si128((int64_t)((h_u64)h)[0]);
+  return (v_u32)_mm_unpacklo_epi16(low, _mm_setzero_si128());
+}
+
+/* The only pack of SSE2 saturates signed words: an arithmetic shift leaves it nothing to do. */
+INLINE h_u8 upper_halves(v_u32 x)
+{
+  __m128i y = _mm_srai_epi32((__m128i)x, 16);
+  return (h_u8)(h_u64){(uint64_t)_mm_cvtsi128_si64(_mm_packs_epi32(y, y))};
+}
+#else
+INLINE v_u32 words(h_u8 h)
+{
+  return __builtin_convertvector((h_u16)h, v_u32);
+}
+
+INLINE h_u8 upper_halves(v_u32 x)
+{
+  return (h_u8) __builtin_convertvector(x >> 16, h_u16);
+}
+#endif
+
 INLINE v_f32 widen_bf16(h_u8 h)
 {
-  return (v_f32)(__builtin_convertvector((h_u16)h, v_u32) << 16);
+  return (v_f32)(words(h) << 16);
 }
 
 /* To nearest even: adds just under half of the last bit kept, and one more if that bit is odd. */
@@ -294,7 +363,7 @@ INLINE h_u8 narrow_f16(v_f32 v)
 /* A subnormal's bits in the mantissa of 2^-14, less that 2^-14: the subtraction normalises it. */
 INLINE v_f32 widen_f16(h_u8 h)
 {
-  v_u32 x = __builtin_convertvector((h_u16)h, v_u32), body = (x & 0x7fff) << 13;
+  v_u32 x = words(h), body = (x & 0x7fff) << 13;
   v_u32 ends = (v_u32)(body >= 0x7c00u << 13) & (112u << 23); // inf and NaN: the highest exponent
   v_u32 normal = body + (112u << 23) + ends;
   v_f32 least = (v_f32)((v_u32){0} + (113u << 23));
@@ -366,6 +435,7 @@ NARROW(bf16)
 #define TYPE bf16
 #define KIND max
 #include "comm/reduce_loop.h"
+#if INTEGERS
 #define TYPE u8
 #define KIND add
 #include "comm/reduce_loop.h"
@@ -438,6 +508,7 @@ NARROW(bf16)
 #define TYPE i64
 #define KIND max
 #include "comm/reduce_loop.h"
+#endif
 
 #define ROW(sums, compares)                                                                        \
   {                                                                                                \
@@ -448,18 +519,20 @@ const struct manta__reduce_isa SYMBOL(ISA) = {
     .name = NAME_OF(ISA),
     .fn =
         {
+            [MANTA_F16] = ROW(f16, f16),
+            [MANTA_BF16] = ROW(bf16, bf16),
+            [MANTA_F32] = ROW(f32, f32),
+            [MANTA_F64] = ROW(f64, f64),
+#if INTEGERS
             [MANTA_BOOL8] = {NULL, NULL, u8_min, u8_max},
             [MANTA_U8] = ROW(u8, u8),
             [MANTA_I8] = ROW(u8, i8),
             [MANTA_U16] = ROW(u16, u16),
             [MANTA_I16] = ROW(u16, i16),
-            [MANTA_F16] = ROW(f16, f16),
-            [MANTA_BF16] = ROW(bf16, bf16),
             [MANTA_U32] = ROW(u32, u32),
             [MANTA_I32] = ROW(u32, i32),
-            [MANTA_F32] = ROW(f32, f32),
             [MANTA_U64] = ROW(u64, u64),
             [MANTA_I64] = ROW(u64, i64),
-            [MANTA_F64] = ROW(f64, f64),
+#endif
         },
 };
