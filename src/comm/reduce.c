@@ -17,9 +17,18 @@
 #include "comm/reduce_isa.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
+/* __builtin_cpu_supports of clang 14 has no name for it. */
+static bool has_f16c(void)
+{
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 static bool has_avx2(void)
 {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  return __builtin_cpu_supports("avx2") && has_f16c();
 }
 
 static bool has_avx512(void)

@@ -17,8 +17,9 @@
 #define NAME_OF(isa)  NAME_OF2(isa)
 #define NAME_OF2(isa) #isa
 
-#define SLOT_BYTES 2048
-#define SLOTS      12 // MANTA__REDUCE_MAX / 4 groups: ten carries, the top and one to spare
+#define SLOT_BYTES   2048
+#define STREAM_BYTES (16u << 20) // what a core can hope to hold of a last-level cache
+#define SLOTS        12 // MANTA__REDUCE_MAX / 4 groups: ten carries, the top and one to spare
 
 #define VECTOR(name, type, bytes) typedef type name __attribute__((vector_size(bytes)))
 #define LOOSE(name, vec)          typedef vec name __attribute__((aligned(1), may_alias))
@@ -135,6 +136,64 @@ INLINE void store_h(void *p, h_u8 v, size_t part)
     *(loose_h *)p = v;
 }
 
+/* Past the caches: spares the read of a line that is overwritten. p is aligned to the vector. */
+#if defined(__x86_64__)
+INLINE void stream(void *p, v_u8 v)
+{
+#if VBYTES == 64
+  _mm512_stream_si512(p, (__m512i)v);
+#elif VBYTES == 32
+  _mm256_stream_si256(p, (__m256i)v);
+#else
+  _mm_stream_si128(p, (__m128i)v);
+#endif
+}
+
+INLINE void stream_h(void *p, h_u8 v)
+{
+#if VBYTES == 64
+  _mm256_stream_si256(p, (__m256i)v);
+#elif VBYTES == 32
+  _mm_stream_si128(p, (__m128i)v);
+#else
+  _mm_stream_si64(p, (long long)((h_u64)v)[0]);
+#endif
+}
+
+INLINE void stream_end(void)
+{
+  _mm_sfence();
+}
+#else
+INLINE void stream(void *p, v_u8 v)
+{
+  store(p, v, 0);
+}
+
+INLINE void stream_h(void *p, h_u8 v)
+{
+  store_h(p, v, 0);
+}
+
+INLINE void stream_end(void)
+{
+}
+#endif
+
+/* Whether out is so large that the caches would not hold it until it is read. What is also read
+ * has its lines at hand already. `skip` gets the bytes until out is aligned to `step`. */
+static bool streams(const void *out, const void *const *in, int n, size_t bytes, size_t step,
+                    size_t element, size_t *skip)
+{
+  *skip = -(uintptr_t)out & (step - 1);
+  if (bytes < STREAM_BYTES || *skip % element)
+    return false;
+  for (int i = 0; i < n; i++)
+    if (in[i] == out)
+      return false;
+  return true;
+}
+
 #define PICK(bits, mask, a, b) (((bits)(a) & (bits)(mask)) | ((bits)(b) & ~(bits)(mask)))
 
 #if INTEGERS
@@ -232,6 +291,11 @@ INLINE void put_f32(void *p, v_f32 v, size_t part)
   store(p, (v_u8)v, part);
 }
 
+INLINE void stream_f32(void *p, v_f32 v)
+{
+  stream(p, (v_u8)v);
+}
+
 INLINE v_f64 get_f64(const void *p, size_t part)
 {
   return (v_f64)load(p, part);
@@ -254,6 +318,10 @@ INLINE void put_f64(void *p, v_f64 v, size_t part)
   INLINE void put_##type(void *p, v_f32 v, size_t part)                                            \
   {                                                                                                \
     store_h(p, narrow_##type(v), part);                                                            \
+  }                                                                                                \
+  INLINE void stream_##type(void *p, v_f32 v)                                                      \
+  {                                                                                                \
+    stream_h(p, narrow_##type(v));                                                                 \
   }
 #define FLOATING_AS_F32(type)                                                                      \
   typedef v_f32 work_##type;                                                                       \
@@ -389,6 +457,7 @@ NARROW(bf16)
 
 #define TYPE f32
 #define KIND add
+#define STREAMS
 #include "comm/reduce_loop.h"
 #define TYPE f32
 #define KIND mul
@@ -413,6 +482,7 @@ NARROW(bf16)
 #include "comm/reduce_loop.h"
 #define TYPE f16
 #define KIND add
+#define STREAMS
 #include "comm/reduce_loop.h"
 #define TYPE f16
 #define KIND mul
@@ -425,6 +495,7 @@ NARROW(bf16)
 #include "comm/reduce_loop.h"
 #define TYPE bf16
 #define KIND add
+#define STREAMS
 #include "comm/reduce_loop.h"
 #define TYPE bf16
 #define KIND mul
