@@ -404,7 +404,7 @@ INLINE h_u8 narrow_bf16(v_f32 v)
 {
   v_u32 x = (v_u32)v;
   x += 0x7fff + (x >> 16 & 1);
-  return (h_u8) __builtin_convertvector(x >> 16, h_u16);
+  return upper_halves(x);
 }
 
 #if VBYTES == 64
@@ -449,7 +449,7 @@ INLINE h_u8 narrow_f16(v_f32 v)
   v_u32 r = PICK(v_u32, body < 113u << 23, tiny, normal);
   r = PICK(v_u32, body >= 143u << 23, inf, r);
   r = PICK(v_u32, body > 0x7f800000, nan, r);
-  return (h_u8) __builtin_convertvector(r | sign, h_u16);
+  return upper_halves((r | sign) << 16);
 }
 #endif
 NARROW(f16)
