@@ -19,10 +19,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-// clang 14 does not know "f16c" by name.
+/* __builtin_cpu_supports of clang 14 has no name for it. */
 static bool has_f16c(void)
 {
-  unsigned a, b, c = 0, d;
+  unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
@@ -120,6 +120,13 @@ static divide_fn *const divides[MANTA_DTYPE_COUNT] = {
     [MANTA_U64] = divide_u64, [MANTA_I64] = divide_i64,
 };
 
+/* The wide sets have only floats: integers are rare, and 16 bytes at a time outrun the memory. */
+static manta__reduce_fn *kernel(manta_dtype type, enum manta__reduce_kind kind)
+{
+  manta__reduce_fn *wide = isa()->fn[type][kind];
+  return wide ? wide : manta__reduce_scalar.fn[type][kind];
+}
+
 void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_dtype type,
                    manta_op op)
 {
@@ -131,7 +138,7 @@ void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_
       memcpy(out, in[0], count * manta_dtype_bytes(type));
     return;
   }
-  isa()->fn[type][kind_of(op)](out, in, n, count, op == MANTA_MEAN);
+  kernel(type, kind_of(op))(out, in, n, count, op == MANTA_MEAN);
   if (op == MANTA_MEAN && divides[type])
     divides[type](out, n, count);
 }

@@ -17,8 +17,9 @@
 #pragma GCC target("avx2,f16c")
 #endif
 
-#define ISA    avx2
-#define VBYTES 32
+#define ISA      avx2
+#define VBYTES   32
+#define INTEGERS 0
 #include "comm/reduce_kernels.h"
 
 #if defined(__clang__)

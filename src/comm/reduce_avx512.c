@@ -19,8 +19,9 @@
 #pragma GCC target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")
 #endif
 
-#define ISA    avx512
-#define VBYTES 64
+#define ISA      avx512
+#define VBYTES   64
+#define INTEGERS 0
 #include "comm/reduce_kernels.h"
 
 #if defined(__clang__)

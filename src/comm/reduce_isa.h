@@ -18,7 +18,7 @@ typedef void manta__reduce_fn(void *out, const void *const *in, int n, size_t co
 
 struct manta__reduce_isa {
   const char *name;
-  manta__reduce_fn *fn[MANTA_DTYPE_COUNT][MANTA__KINDS]; /* NULL where it makes no sense */
+  manta__reduce_fn *fn[MANTA_DTYPE_COUNT][MANTA__KINDS]; /* NULL: see the scalar set */
 };
 
 extern const struct manta__reduce_isa manta__reduce_scalar;

@@ -2,12 +2,14 @@
  *
  * comm/reduce_loop.h - one kernel; included once per type and operation, hence no include guard.
  *
- * In: TYPE and KIND (undefined again at the end), and for the type
+ * In: TYPE, KIND and, where large arrays are worth it, STREAMS (undefined again at the end), and
+ * for the type
  *   work_TYPE             the vector of a node of the tree
  *   scale_TYPE            the factor of a mean
  *   STEP_TYPE             bytes of one such vector in memory
  *   get_TYPE(p, part)     a vector out of memory; part: only so many bytes are there, or 0
  *   put_TYPE(p, v, part)  the way back
+ *   stream_TYPE(p, v)     the same past the caches, where STREAMS
  *   done_TYPE(v, s)       the root becomes the result
  *   KIND_TYPE(a, b)       a node out of two
  * Out: static manta__reduce_fn TYPE_KIND.
@@ -22,6 +24,7 @@
 #define WORK       T(work)
 #define SCALE      T(scale)
 #define STEP       ((size_t)T(STEP))
+#define ELEMENT    (STEP / (sizeof(WORK) / sizeof(((WORK){0})[0])))
 #define OP(a, b)   T(KIND)(a, b)
 #define DONE(v, s) T(done)(v, s)
 
@@ -46,28 +49,56 @@ INLINE WORK K(node)(const unsigned char *const p[4], int k, size_t at, size_t pa
 #undef LEAF
 }
 
-/* k arrays become out. k is a constant: each gets its own loop. */
-INLINE void K(direct_k)(unsigned char *out, const void *const *in, int k, size_t bytes, SCALE s)
+#ifdef STREAMS
+#define STREAM(p, v) T(stream)(p, v)
+#else
+#define STREAM(p, v) T(put)(p, v, 0)
+#endif
+
+/* k arrays become out. k and past (the caches) are constants: each pair gets its own loop. */
+INLINE void K(direct_k)(unsigned char *out, const void *const *in, int k, size_t bytes, SCALE s,
+                        bool past)
 {
   const unsigned char *p[4] = {0}; // a copy that no store to out can change
   for (int i = 0; i < k; i++)
     p[i] = in[i];
   size_t at = 0;
+  for (; past && bytes - at >= STEP; at += STEP)
+    STREAM(out + at, DONE(K(node)(p, k, at, 0), s));
   for (; bytes - at >= STEP; at += STEP)
     T(put)(out + at, DONE(K(node)(p, k, at, 0), s), 0);
   if (at < bytes)
     T(put)(out + at, DONE(K(node)(p, k, at, bytes - at), s), bytes - at);
 }
 
-static void K(direct)(unsigned char *out, const void *const *in, int n, size_t bytes, SCALE s)
+INLINE void K(direct_to)(unsigned char *out, const void *const *in, int n, size_t bytes, SCALE s,
+                         bool past)
 {
   if (n == 2)
-    K(direct_k)(out, in, 2, bytes, s);
+    K(direct_k)(out, in, 2, bytes, s, past);
   else if (n == 3)
-    K(direct_k)(out, in, 3, bytes, s);
+    K(direct_k)(out, in, 3, bytes, s, past);
   else
-    K(direct_k)(out, in, 4, bytes, s);
+    K(direct_k)(out, in, 4, bytes, s, past);
 }
+
+static void K(direct)(unsigned char *out, const void *const *in, int n, size_t bytes, SCALE s)
+{
+  K(direct_to)(out, in, n, bytes, s, false);
+}
+
+#ifdef STREAMS
+static void K(direct_past)(unsigned char *out, const void *const *in, int n, size_t bytes,
+                           size_t skip, SCALE s)
+{
+  const void *rest[4] = {0};
+  for (int i = 0; i < n; i++)
+    rest[i] = (const unsigned char *)in[i] + skip;
+  K(direct)(out, in, n, skip, s);
+  K(direct_to)(out + skip, rest, n, bytes - skip, s, true);
+  stream_end();
+}
+#endif
 
 /* k arrays, from byte `from` on, become a slot. */
 INLINE void K(fill_k)(WORK *slot, const void *const *in, int k, size_t from, size_t bytes)
@@ -127,7 +158,14 @@ static void K(block)(unsigned char *out, const void *const *in, int n, size_t fr
 static void KERNEL(void *out, const void *const *in, int n, size_t count, bool mean)
 {
   SCALE s = mean ? (SCALE)1 / (SCALE)n : (SCALE)1;
-  size_t bytes = count * (STEP / (sizeof(WORK) / sizeof(((WORK){0})[0])));
+  size_t bytes = count * ELEMENT;
+#ifdef STREAMS
+  size_t skip;
+  if (n <= 4 && streams(out, in, n, bytes, STEP, ELEMENT, &skip)) {
+    K(direct_past)(out, in, n, bytes, skip, s);
+    return;
+  }
+#endif
   if (n <= 4) {
     K(direct)(out, in, n, bytes, s);
     return;
@@ -143,6 +181,9 @@ static void KERNEL(void *out, const void *const *in, int n, size_t count, bool m
 #undef WORK
 #undef SCALE
 #undef STEP
+#undef ELEMENT
+#undef STREAM
+#undef STREAMS
 #undef OP
 #undef DONE
 #undef TYPE

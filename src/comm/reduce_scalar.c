@@ -4,6 +4,9 @@
  */
 #include <stdint.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "comm/reduce_isa.h"
 
@@ -11,6 +14,7 @@
 #pragma GCC optimize("O3", "fp-contract=off")
 #endif
 
-#define ISA    scalar
-#define VBYTES 16
+#define ISA      scalar
+#define VBYTES   16
+#define INTEGERS 1
 #include "comm/reduce_kernels.h"

@@ -344,6 +344,33 @@ static void many_arrays_agree(void **state)
   }
 }
 
+/* Large enough for stores past the caches, from a place that is aligned to its element only. */
+static void large_arrays_agree(void **state)
+{
+  static const manta_dtype types[] = {MANTA_F32, MANTA_BF16, MANTA_F16};
+  const size_t bytes = (17u << 20) + 12;
+  unsigned char *block[6];
+  for (int i = 0; i < 6; i++) {
+    block[i] = malloc(bytes + 8);
+    assert_non_null(block[i]);
+  }
+  for (int k = 0; k < 3; k++) {
+    size_t count = bytes / manta_dtype_bytes(types[k]);
+    const void *in[4] = {block[0] + 8, block[1] + 4, block[2] + 8, block[3] + 3};
+    for (int i = 0; i < 4; i++)
+      fill(block[i] + 3, count, types[k]);
+    for (int n = 2; n <= 4; n++) {
+      manta__reduce_ref(block[5], in, n, count, types[k], MANTA_MEAN);
+      for (int shift = 3; shift <= 4; shift++) {
+        manta__reduce(block[4] + shift, in, n, count, types[k], MANTA_MEAN);
+        assert_memory_equal(block[4] + shift, block[5], bytes);
+      }
+    }
+  }
+  for (int i = 0; i < 6; i++)
+    free(block[i]);
+}
+
 static void knows_what_makes_sense(void **state)
 {
   assert_false(manta__reduce_valid(MANTA_BOOL8, MANTA_SUM));
@@ -378,6 +405,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(every_16_bit_float_survives),
       cmocka_unit_test(integers_wrap_and_divide_towards_zero),
       cmocka_unit_test(many_arrays_agree),
+      cmocka_unit_test(large_arrays_agree),
       cmocka_unit_test(agrees_with_the_truth),
       cmocka_unit_test(every_isa_agrees),
   };
