@@ -286,14 +286,15 @@ static void slice(const manta_comm *c, size_t n, size_t *from, size_t *to)
   *to = n - *from < per ? n : *from + per;
 }
 
-static bool all_in_heap(const manta_comm *c)
+// How many ranks have both buffers in the heap. The same answer on all of them.
+static int in_heap(const manta_comm *c)
 {
+  int n = 0;
   for (int r = 0; r < c->host.size; r++) {
     const struct manta__desc *d = &c->line[r].desc[c->turn & 1];
-    if (d->send_at == UINT64_MAX || d->recv_at == UINT64_MAX)
-      return false;
+    n += d->send_at != UINT64_MAX && d->recv_at != UINT64_MAX;
   }
-  return true;
+  return n;
 }
 
 // Straight out of all buffers into all buffers: each byte is touched by one rank only.
@@ -342,16 +343,23 @@ manta_status manta_comm_allreduce(manta_comm *c, const void *send, void *recv, s
   struct transfer t = make(send, recv, count, type, 1);
   struct manta__desc d = describe(MANTA__CALL_ALLREDUCE, count, type, op, 0);
   t.op = op;
-  if (t.bytes <= MANTA__COMM_SMALL)
-    return transfer(c, &d, &t, stage_own, take_reduced, err);
-  d.send_at = manta__heap_place(c, send, t.bytes);
-  d.recv_at = manta__heap_place(c, recv, t.bytes);
+  if (t.bytes > MANTA__COMM_TINY) {
+    d.send_at = manta__heap_place(c, send, t.bytes);
+    d.recv_at = manta__heap_place(c, recv, t.bytes);
+  }
+  // What is small and private rides with the description.
+  bool rides = t.bytes <= MANTA__COMM_SMALL;
+  if (rides && (d.send_at == UINT64_MAX || d.recv_at == UINT64_MAX))
+    stage_own(c, &t, 0, t.bytes);
   manta_status st = manta__comm_begin(c, &d, err);
-  bool heap = st == MANTA_OK && all_in_heap(c);
-  if (heap)
+  int heap = st == MANTA_OK ? in_heap(c) : 0;
+  bool done = st < 0 || heap == c->host.size || (heap == 0 && rides);
+  if (st == MANTA_OK && heap == c->host.size)
     st = reduce_in_heap(c, &t, err);
+  else if (st == MANTA_OK && done)
+    take_reduced(c, &t, 0, t.bytes);
   c->turn++;
-  if (st < 0 || heap)
+  if (done)
     return st;
   return c->host.size <= 3 ? pieces(c, &t, 0, stage_own, take_reduced, err)
                            : reduce_in_parts(c, &t, err);

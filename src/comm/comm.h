@@ -23,6 +23,7 @@
 #include "sys/bell.h"
 
 #define MANTA__COMM_CHUNK (256u << 10) /* bytes of one staging buffer */
+#define MANTA__COMM_TINY  (1u << 10)   /* up to here staging is cheaper than a second phase */
 #define MANTA__COMM_SMALL (8u << 10)   /* up to here the data rides with the description */
 
 /* The host: who we are, the shared segment, the abort word, the bells. Borrowed. */
