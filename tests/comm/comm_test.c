@@ -243,6 +243,7 @@ static void a_deadline_names_who_is_missing(void **state)
 static int leaver(manta_comm *c, int rank, int n, struct shared *sh)
 {
   manta_error err = MANTA_ERROR_INIT;
+  EXPECT(manta_comm_rank(c) == rank && manta_comm_size(c) == n);
   EXPECT(manta_comm_barrier(c, &err) == MANTA_OK);
   if (rank == 1)
     return 0;
