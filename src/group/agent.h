@@ -49,7 +49,7 @@ struct worker;
 struct link {
   manta__conn *conn; /* NULL: none */
   uv_poll_t poll;
-  bool polling, closing;
+  bool closing;
   void (*on_msg)(struct link *l, struct manta__msg *m);
   void (*on_end)(
       struct link *l); /* the other end is gone; called once, the link is closed already */
@@ -137,7 +137,7 @@ struct agent {
   pid_t driver_pid;
   int driver_pidfd;
   uv_poll_t driver_poll;
-  bool driver_lost, leaving;
+  bool driver_lost;
   int wake_fd; /* eventfd of the driver's I/O thread, handed to workers */
   char host[256];
   manta__ledger *ledger;

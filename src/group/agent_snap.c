@@ -133,7 +133,7 @@ static void settle_now(struct group *g)
   }
 }
 
-static void write_ended(struct group *g, bool ok)
+static void write_ended(struct group *g)
 {
   struct worker *w = g->writing;
   int i = g->writing_slot;
@@ -142,7 +142,6 @@ static void write_ended(struct group *g, bool ok)
     return;
   if (w->slot[i].meta)
     manta__slot_move(w->slot[i].meta, MANTA__SLOT_WRITING, MANTA__SLOT_READY);
-  (void)ok;
   act(w, manta__snapq_written(&w->snapq, i));
   // Another worker's snapshot may wait: the writer takes one at a time.
   for (struct worker *o = g->workers; o && !g->writing; o = o->next)
@@ -162,7 +161,7 @@ static void on_writer_msg(struct link *l, struct manta__msg *m)
   if (m->kind != MANTA__M_STORED && m->kind != MANTA__M_STOREFAIL)
     return;
   tell_driver(g, m->kind, m);
-  write_ended(g, m->kind == MANTA__M_STORED);
+  write_ended(g);
 }
 
 static void on_writer_end(struct link *l)
@@ -177,7 +176,7 @@ static void on_writer_end(struct link *l)
                      &(struct manta__msg){.kind = MANTA__M_STOREFAIL, .group = g->id, .id = g->run},
                      &v);
   }
-  write_ended(g, false);
+  write_ended(g);
 }
 
 static manta_status start_writer(struct group *g, manta_error *err)
@@ -208,7 +207,7 @@ static void give_to_writer(struct worker *w, int i)
   g->writing_slot = i;
   if (!g->writer && start_writer(g, &err) < 0) {
     agent_warn(g->agent, g->id, "no checkpoint is written: %s", err.message);
-    write_ended(g, false);
+    write_ended(g);
     return;
   }
   manta__slot_move(s->meta, MANTA__SLOT_READY, MANTA__SLOT_WRITING);

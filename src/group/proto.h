@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Where a role finds its connection and its lifeline after exec. */
-enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4, MANTA__ROLE_OTHER_FD = 5 };
+enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 #define MANTA__ROLE_ENV "MANTA_ROLE"
 /* A worker's mark, by which its descendants are known. The kernel shows the environment a process
  * was started with: a zygote is given room in it, for its forked workers to write into. */
@@ -63,7 +63,6 @@ enum manta__kind {
   /* agent <-> writer */
   MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring */
   MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
-  MANTA__M_WRITTEN,     /* like STORED or STOREFAIL, for the agent: {slot, ok, …} */
   /* command -> agent, over the named socket: requests, replied to */
   MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
 };

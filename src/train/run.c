@@ -139,11 +139,10 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
 
 // --- attempts -----------------------------------------------------------------------------------
 
-static void forget_results(manta_run *r, int world)
+static void forget_results(manta_run *r)
 {
   for (int i = 0; r->result && i < r->group.places; i++)
     manta_value_fini(&r->result[i]);
-  (void)world;
 }
 
 static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value *v, int64_t now)
@@ -152,7 +151,6 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
   int world = (int)manta_value_as_int(manta_value_get(v, "world"), 0);
   if (t->spawning && !manta_value_get(v, "wids")) {
     t->spawning = false;
-    t->spawned = world;
     return;
   }
   if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || world > MANTA_MAX_RANKS)
@@ -163,7 +161,7 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
     t->wids[i] = manta_value_as_int(manta_value_at(wids, (size_t)i), -1);
   t->world = world;
   manta_error err = MANTA_ERROR_INIT;
-  forget_results(r, world);
+  forget_results(r);
   if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
     manta__warn("%s", err.message);
   manta__rows_queue(r);

@@ -68,7 +68,6 @@ struct manta_trainer {
   struct manta__peer *peers;
   bool spawning; /* a SPAWN waits for its answer */
   manta_error spawn_error;
-  int spawned;
   manta_run *run; /* the current one, or NULL */
   char *run_dir;  /* of the newest */
   bool score_min;
@@ -120,7 +119,7 @@ struct manta_run {
   struct manta__text *texts, *texts_last;
   size_t text_bytes;
   /* the user thread's own */
-  struct manta__rowset *batch, *shown;
+  struct manta__rowset *batch;
   manta_value *values;
   int value_count;
 };
