@@ -152,15 +152,17 @@ void manta__team_publish(struct manta__team *t)
 {
   t->phase++;
   // Sequentially consistent: a peer that is about to sleep sees the phase, or we see that it waits.
-  atomic_store(&t->line[t->rank].phase, t->phase);
+  atomic_store(&t->line[t->rank].post[t->turn & 1].phase, t->phase);
   for (int r = 0; r < t->size; r++)
     if (r != t->rank)
       manta__team_ring(t, r);
 }
 
+// A rank that is a turn ahead has left this turn's last phase where it was.
 static bool reached(const struct manta__team *t, int rank, uint32_t phase)
 {
-  uint32_t there = atomic_load_explicit(&t->line[rank].phase, memory_order_acquire);
+  const struct manta__post *post = &t->line[rank].post[t->turn & 1];
+  uint32_t there = atomic_load_explicit(&post->phase, memory_order_acquire);
   return (int32_t)(there - phase) >= 0;
 }
 
@@ -298,9 +300,12 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
                            "%s: an earlier call ran out of time, the ranks are out of step",
                            manta__call_name(d->call));
   t->by = t->timeout_ns < 0 ? MANTA__NEVER : manta__now() + t->timeout_ns;
-  t->line[t->rank].desc[t->turn & 1] = *d;
+  t->line[t->rank].post[t->turn & 1].desc = *d;
   manta__team_alive(t, false);
-  MANTA_TRY(manta__team_meet(t, err));
+  manta__team_publish(t);
+  // The others have read the line of our next turn two turns ago: get it back while we wait.
+  __builtin_prefetch(&t->line[t->rank].post[(t->turn + 1) & 1], 1);
+  MANTA_TRY(manta__team_wait(t, t->phase, err));
   for (int r = 0; r < t->size; r++) {
     const struct manta__desc *o = manta__team_desc(t, r);
     if (same_call(o, d))
