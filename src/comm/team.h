@@ -146,6 +146,7 @@ struct manta__team {
   _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
   _Atomic bool quit;   /* we are leaving: waits end */
   int spins;           /* before yielding and sleeping */
+  int shun;            /* waits that do not yield */
   bool crowded;        /* more ranks than processors */
   const void **in;     /* n pointers, for reductions */
 };
