@@ -46,27 +46,48 @@ static double now(void) // one clock for all processes of this host
 struct trainee {
   manta_comm *comm;
   int rank, workers;
-  int64_t epoch, epochs; // finished, wanted
-  double began, loss;    // when this attempt began; mean of this rank's batches in the last epoch
-  float *grads;          // in memory that all workers can read: the all-reduce copies less
-  float params[NET_PARAMS], momentum[NET_PARAMS];
+  int64_t epoch, epochs;                         // finished, wanted
+  double began, loss;                            // when; mean of this rank in the last epoch
+  float *params[NET_LAYERS], *grads[NET_LAYERS]; // in memory that all ranks can read
+  float momentum[NET_PARAMS];
   int order[MAX_DIGITS]; // of the digits in this epoch
   struct net_pass pass;
 };
 
+/* One block for each layer, all in a row. */
+static manta_status allocate(manta_comm *comm, float **blocks, manta_error *err)
+{
+  void *all;
+  MANTA_TRY(manta_shm_alloc(comm, NET_PARAMS * sizeof(float), &all, err));
+  blocks[0] = all;
+  for (int l = 1; l < NET_LAYERS; l++)
+    blocks[l] = blocks[l - 1] + net_layers[l - 1].count;
+  return MANTA_OK;
+}
+
 static manta_status save(manta_session *s, struct trainee *t, manta_error *err)
 {
-  manta_tensor tensors[] = {MANTA_VECTOR("params", MANTA_F32, t->params, NET_PARAMS),
-                            MANTA_VECTOR("momentum", MANTA_F32, t->momentum, NET_PARAMS)};
+  manta_tensor tensors[NET_LAYERS + 1];
+  for (int l = 0; l < NET_LAYERS; l++)
+    tensors[l] = MANTA_VECTOR(net_layers[l].name, MANTA_F32, t->params[l], net_layers[l].count);
+  tensors[NET_LAYERS] = MANTA_VECTOR("momentum", MANTA_F32, t->momentum, NET_PARAMS);
   manta_value value = MANTA_MAP(MANTA_KV_INT("epoch", t->epoch));
-  manta_state state = {tensors, 2, &value};
+  manta_state state = {tensors, NET_LAYERS + 1, &value};
   return manta_session_save(s, &state, err);
+}
+
+static manta_status load_params(const manta_checkpoint *c, float *const *params, manta_error *err)
+{
+  for (int l = 0; l < NET_LAYERS; l++)
+    MANTA_TRY(manta_checkpoint_copy(c, net_layers[l].name, params[l],
+                                    (size_t)net_layers[l].count * sizeof(float), err));
+  return MANTA_OK;
 }
 
 static manta_status load(const manta_checkpoint *c, struct trainee *t, manta_error *err)
 {
   t->epoch = manta_value_as_int(manta_value_get(manta_checkpoint_value(c), "epoch"), 0);
-  MANTA_TRY(manta_checkpoint_copy(c, "params", t->params, sizeof t->params, err));
+  MANTA_TRY(load_params(c, t->params, err));
   return manta_checkpoint_copy(c, "momentum", t->momentum, sizeof t->momentum, err);
 }
 
@@ -79,16 +100,17 @@ static manta_status begin(manta_session *s, struct trainee *t, manta_error *err)
   t->rank = manta_session_rank(s);
   t->workers = manta_session_world_size(s);
   t->epochs = manta_session_config_int(s, "epochs", 1);
-  MANTA_TRY(manta_shm_alloc(t->comm, NET_PARAMS * sizeof(float), (void **)&t->grads, err));
+  MANTA_TRY(allocate(t->comm, t->params, err));
+  MANTA_TRY(allocate(t->comm, t->grads, err));
   MANTA_TRY(manta_session_load(s, &c, err));
-  if (c) {
-    manta_status st = load(c, t, err);
-    manta_checkpoint_close(c);
-    return st;
-  }
-  if (t->rank == 0)
+  manta_status st = MANTA_OK;
+  if (c)
+    st = load(c, t, err);
+  else if (t->rank == 0)
     net_init(t->params, NET_SEED);
-  return manta_comm_broadcast(t->comm, t->params, NET_PARAMS, MANTA_F32, 0, err);
+  manta_checkpoint_close(c);
+  MANTA_TRY(st);
+  return manta_comm_broadcast(t->comm, t->params[0], NET_PARAMS, MANTA_F32, 0, err);
 }
 
 /* The order depends on the epoch alone: a worker that takes over finds the same one. */
@@ -110,9 +132,10 @@ static manta_status train_batch(struct trainee *t, const struct digit *const *ba
   t->loss += net_loss(&t->pass, batch);
   for (int layer = NET_LAYERS - 1; layer >= 0; layer--)
     net_backward(&t->pass, t->grads, t->params, layer);
-  MANTA_TRY(manta_comm_allreduce(t->comm, t->grads, t->grads, NET_PARAMS, MANTA_F32, MANTA_MEAN,
-                                 err)); // fails within milliseconds when a peer is lost
-  net_step(t->params, t->momentum, t->grads, rate);
+  // All layers at once. This is where the others learn, within milliseconds, that a rank is lost.
+  MANTA_TRY(manta_comm_allreduce(t->comm, t->grads[0], t->grads[0], NET_PARAMS, MANTA_F32,
+                                 MANTA_MEAN, err));
+  net_step(t->params[0], t->momentum, t->grads[0], NET_PARAMS, rate);
   return MANTA_OK;
 }
 
@@ -148,12 +171,14 @@ static manta_status report(manta_session *s, struct trainee *t, manta_error *err
   return manta_session_report(s, &row, err);
 }
 
-static uint64_t hash_of(const float *params) // FNV-1a
+static uint64_t hash_of(float *const *params) // FNV-1a
 {
-  const uint8_t *bytes = (const uint8_t *)params;
   uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < NET_PARAMS * sizeof *params; i++)
-    hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  for (int l = 0; l < NET_LAYERS; l++) {
+    const uint8_t *bytes = (const uint8_t *)params[l];
+    for (size_t i = 0; i < (size_t)net_layers[l].count * sizeof(float); i++)
+      hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  }
   return hash;
 }
 
@@ -236,15 +261,21 @@ static manta_status run(manta_value *results, manta_error *err)
   return manta_trainer_run(trainer, train, NULL, results, err);
 }
 
-/* The parameters of the last checkpoint, used as any program would use them. */
-static manta_status load_params(float *params, manta_error *err)
+/* Reads the held-out digits with the last checkpoint, as any program could; gives the guesses. */
+static manta_status read_digits(uint8_t *guess, int *right, manta_error *err)
 {
+  static float layer1[(NET_IN + 1) * NET_H1], layer2[(NET_H1 + 1) * NET_H2];
+  static float layer3[(NET_H2 + 1) * NET_OUT];
+  static struct net_pass pass;
+  float *params[NET_LAYERS] = {layer1, layer2, layer3};
   manta_checkpoint *c;
   MANTA_TRY(manta_trainer_checkpoint(trainer, &c, err));
   if (!c)
     return manta_error_set(err, MANTA_ENOENT, "the run has left no checkpoint");
-  manta_status st = manta_checkpoint_copy(c, "params", params, NET_PARAMS * sizeof *params, err);
+  manta_status st = load_params(c, params, err);
   manta_checkpoint_close(c);
+  if (st == MANTA_OK)
+    *right = net_test(&pass, params, test, guess, TEST);
   return st;
 }
 
@@ -263,14 +294,12 @@ static manta_status one_hash(const manta_value *results, const char **hash, mant
 
 static manta_status show_results(const manta_value *results, double seconds, manta_error *err)
 {
-  static float params[NET_PARAMS];
-  static struct net_pass pass;
   static uint8_t guess[TEST];
+  int right = 0;
   char mistakes[128], sheet[4096];
   const char *hash, *dir = manta_trainer_run_dir(trainer);
   MANTA_TRY(one_hash(results, &hash, err));
-  MANTA_TRY(load_params(params, err));
-  int right = net_test(&pass, params, test, guess, TEST);
+  MANTA_TRY(read_digits(guess, &right, err));
   describe_mistakes(mistakes, sizeof mistakes, test, guess, TEST);
   snprintf(sheet, sizeof sheet, "%s/digits.png", dir);
   if (sheet_write(sheet, test, guess, TEST) < 0)

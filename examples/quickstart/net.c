@@ -10,24 +10,20 @@
 
 #include "random.h"
 
-#define AFTER_1 ((size_t)(NET_IN + 1) * NET_H1)
-#define AFTER_2 (AFTER_1 + (size_t)(NET_H1 + 1) * NET_H2)
-
 const struct net_layer net_layers[NET_LAYERS] = {
-    {NET_IN, NET_H1, 0, AFTER_1},
-    {NET_H1, NET_H2, AFTER_1, AFTER_2 - AFTER_1},
-    {NET_H2, NET_OUT, AFTER_2, NET_PARAMS - AFTER_2},
+    {"layer1", NET_IN, NET_H1, (NET_IN + 1) * NET_H1},
+    {"layer2", NET_H1, NET_H2, (NET_H1 + 1) * NET_H2},
+    {"layer3", NET_H2, NET_OUT, (NET_H2 + 1) * NET_OUT},
 };
 
-void net_init(float *params, uint64_t seed)
+void net_init(float *const *params, uint64_t seed)
 {
   for (int l = 0; l < NET_LAYERS; l++) {
-    const struct net_layer *layer = &net_layers[l];
     struct random r = random_of(seed, 4, (uint64_t)l);
-    float width = sqrtf(2.0f / (float)layer->in);
-    for (size_t i = 0; i < layer->count; i++)
-      params[layer->first + i] =
-          i < (size_t)(layer->in * layer->out) ? random_bell(&r, width) : 0; // weight, bias
+    int weights = net_layers[l].in * net_layers[l].out;
+    float width = sqrtf(2.0f / (float)net_layers[l].in);
+    for (int i = 0; i < net_layers[l].count; i++)
+      params[l][i] = i < weights ? random_bell(&r, width) : 0; // the rest are biases
   }
 }
 
@@ -52,16 +48,15 @@ static float dot(const float *restrict x, const float *restrict y, int n)
 }
 
 /* y (out) = x (in) W (in,out) + bias (out) */
-static void layer_forward(const struct net_layer *l, const float *params, const float *x, float *y)
+static void layer_forward(const struct net_layer *l, const float *w, const float *x, float *y)
 {
-  const float *w = params + l->first;
   memcpy(y, w + l->in * l->out, (size_t)l->out * sizeof *y);
   for (int i = 0; i < l->in; i++)
     if (x[i] != 0)
       add_scaled(y, x[i], w + i * l->out, l->out);
 }
 
-void net_forward(struct net_pass *p, const float *params, const struct digit *const *digits, int n)
+void net_forward(struct net_pass *p, float *const *params, const struct digit *const *digits, int n)
 {
   p->n = n;
   for (int b = 0; b < n; b++) {
@@ -69,7 +64,7 @@ void net_forward(struct net_pass *p, const float *params, const struct digit *co
       p->at[0][b][i] = (float)digits[b]->pixels[i] * (1 / 255.0f);
     for (int l = 0; l < NET_LAYERS; l++) {
       float *y = p->at[l + 1][b];
-      layer_forward(&net_layers[l], params, p->at[l][b], y);
+      layer_forward(&net_layers[l], params[l], p->at[l][b], y);
       for (int j = 0; l + 1 < NET_LAYERS && j < net_layers[l].out; j++)
         y[j] = y[j] > 0 ? y[j] : 0; // all but the scores are rectified
     }
@@ -86,7 +81,7 @@ int net_guess(const struct net_pass *p, int i)
   return best;
 }
 
-int net_test(struct net_pass *p, const float *params, const struct digit *digits, uint8_t *guess,
+int net_test(struct net_pass *p, float *const *params, const struct digit *digits, uint8_t *guess,
              int n)
 {
   const struct digit *batch[NET_BATCH];
@@ -119,12 +114,12 @@ double net_loss(struct net_pass *p, const struct digit *const *digits)
   return loss / p->n;
 }
 
-void net_backward(struct net_pass *p, float *grads, const float *params, int layer)
+void net_backward(struct net_pass *p, float *const *grads, float *const *params, int layer)
 {
   const struct net_layer *l = &net_layers[layer];
-  const float *w = params + l->first;
-  float *gw = grads + l->first, *gb = gw + l->in * l->out;
-  memset(gw, 0, l->count * sizeof *gw);
+  const float *w = params[layer];
+  float *gw = grads[layer], *gb = gw + l->in * l->out;
+  memset(gw, 0, (size_t)l->count * sizeof *gw);
   for (int b = 0; b < p->n; b++) {
     const float *x = p->at[layer][b], *dy = p->delta[layer + 1][b];
     float *dx = p->delta[layer][b];
@@ -138,9 +133,9 @@ void net_backward(struct net_pass *p, float *grads, const float *params, int lay
   }
 }
 
-void net_step(float *params, float *momentum, const float *grads, float rate)
+void net_step(float *params, float *momentum, const float *grads, int n, float rate)
 {
-  for (int i = 0; i < NET_PARAMS; i++) {
+  for (int i = 0; i < n; i++) {
     momentum[i] = 0.9f * momentum[i] + grads[i];
     params[i] -= rate * momentum[i];
   }

@@ -13,19 +13,25 @@ enum { N = 24 };
 static struct digit digits[N];
 static const struct digit *batch[N];
 static struct net_pass pass;
-static float params[NET_PARAMS], grads[NET_PARAMS], momentum[NET_PARAMS];
+static float p[NET_PARAMS], g[NET_PARAMS], v[NET_PARAMS]; // parameters, gradients, momentum
+static float *params[NET_LAYERS], *grads[NET_LAYERS];     // of each layer
 
 static int set_up(void **state)
 {
   digits_fill(digits, N, 21);
   for (int i = 0; i < N; i++)
     batch[i] = &digits[i];
+  int at = 0;
+  for (int l = 0; l < NET_LAYERS; at += net_layers[l++].count) {
+    params[l] = p + at;
+    grads[l] = g + at;
+  }
   net_init(params, 22);
-  memset(momentum, 0, sizeof momentum);
+  memset(v, 0, sizeof v);
   struct random r = random_of(23, 0, 0);
   for (int l = 0; l < NET_LAYERS; l++) // biases that are not 0
-    for (int j = 0; j < net_layers[l].out; j++)
-      params[net_layers[l].first + net_layers[l].count - 1 - (size_t)j] = random_bell(&r, 0.1f);
+    for (int j = 1; j <= net_layers[l].out; j++)
+      params[l][net_layers[l].count - j] = random_bell(&r, 0.1f);
   return 0;
 }
 
@@ -38,44 +44,44 @@ static double loss(void)
 static void find_grads(void)
 {
   loss();
-  memset(grads, 0x7f, sizeof grads); // each is to be overwritten
+  memset(g, 0x7f, sizeof g); // each is to be overwritten
   for (int l = NET_LAYERS - 1; l >= 0; l--)
     net_backward(&pass, grads, params, l);
 }
 
-static double slope_at(size_t i)
+static double slope_of(float *x)
 {
-  const float h = 0x1p-11f, was = params[i];
-  params[i] = was + h;
+  const float h = 0x1p-11f, was = *x;
+  *x = was + h;
   double up = loss();
-  params[i] = was - h;
+  *x = was - h;
   double down = loss();
-  params[i] = was;
+  *x = was;
   return (up - down) / (2 * (double)h);
 }
 
-static void test_layers_fill_the_block(void **state)
+static void test_layers_fit_together(void **state)
 {
-  size_t next = 0;
+  int all = 0;
   for (int l = 0; l < NET_LAYERS; l++) {
-    assert_int_equal(net_layers[l].first, next);
+    assert_int_equal(net_layers[l].in, l ? net_layers[l - 1].out : NET_IN);
     assert_int_equal(net_layers[l].count, (net_layers[l].in + 1) * net_layers[l].out);
-    next += net_layers[l].count;
+    all += net_layers[l].count;
   }
-  assert_int_equal(next, NET_PARAMS);
+  assert_int_equal(all, NET_PARAMS);
 }
 
 /* One parameter at a time: weights of one layer, and all its biases, which come last. A single
  * slope may be off where a unit is at its kink; all of them together are not. */
-static double error_of_layer(const struct net_layer *l)
+static double error_of_layer(int layer)
 {
-  struct random r = random_of(24, 0, l->first);
+  const struct net_layer *l = &net_layers[layer];
+  struct random r = random_of(24, 0, (uint64_t)layer);
   double off = 0, size = 0;
   for (int k = 0; k < 200 + l->out; k++) {
-    size_t i = l->first + (k < 200 ? (size_t)random_below(&r, l->in * l->out)
-                                   : l->count - 1 - (size_t)(k - 200));
-    double slope = slope_at(i);
-    off += pow(grads[i] - slope, 2);
+    int i = k < 200 ? random_below(&r, l->in * l->out) : l->count - 1 - (k - 200);
+    double slope = slope_of(&params[layer][i]);
+    off += pow((double)grads[layer][i] - slope, 2);
     size += pow(slope, 2);
   }
   assert_true(size > 1e-4); // else all were 0, and nothing was shown
@@ -86,7 +92,7 @@ static void test_gradients_are_slopes(void **state)
 {
   find_grads();
   for (int l = 0; l < NET_LAYERS; l++)
-    assert_near(error_of_layer(&net_layers[l]), 0, 0.03);
+    assert_near(error_of_layer(l), 0, 0.03);
 }
 
 /* All parameters at once: along its gradient the loss falls by the gradient's square. */
@@ -95,10 +101,10 @@ static void test_the_whole_gradient_points_down(void **state)
   double square = 0, before = loss();
   find_grads();
   for (int i = 0; i < NET_PARAMS; i++)
-    square += (double)grads[i] * grads[i];
+    square += (double)g[i] * (double)g[i];
   float h = (float)(1e-3 / square);
   for (int i = 0; i < NET_PARAMS; i++)
-    params[i] -= h * grads[i];
+    p[i] -= h * g[i];
   assert_near((before - loss()) / 1e-3, 1, 0.03);
 }
 
@@ -110,25 +116,25 @@ static void test_pixels_without_ink_have_no_gradient(void **state)
     for (int b = 0; b < N; b++)
       ink |= digits[b].pixels[i] > 0;
     for (int j = 0; !ink && j < NET_H1; j++)
-      assert_true(grads[i * NET_H1 + j] == 0);
+      assert_true(grads[0][i * NET_H1 + j] == 0);
   }
 }
 
 static void test_the_loss_of_no_knowledge_is_log_10(void **state)
 {
-  memset(params, 0, sizeof params);
+  memset(p, 0, sizeof p);
   assert_near(loss(), log(10), 1e-6);
 }
 
 static void test_a_step_has_momentum(void **state)
 {
-  memset(params, 0, sizeof params);
+  memset(p, 0, sizeof p);
   for (int i = 0; i < NET_PARAMS; i++)
-    grads[i] = 1;
-  net_step(params, momentum, grads, 0.5f);
-  assert_near(params[NET_PARAMS - 1], -0.5, 0);
-  net_step(params, momentum, grads, 0.5f);
-  assert_near(params[NET_PARAMS - 1], -0.5 - 0.95, 1e-6);
+    g[i] = 1;
+  net_step(p, v, g, NET_PARAMS, 0.5f);
+  assert_near(p[NET_PARAMS - 1], -0.5, 0);
+  net_step(p, v, g, NET_PARAMS, 0.5f);
+  assert_near(p[NET_PARAMS - 1], -0.5 - 0.95, 1e-6);
 }
 
 static void test_it_learns_a_batch_by_heart(void **state)
@@ -136,7 +142,7 @@ static void test_it_learns_a_batch_by_heart(void **state)
   uint8_t guess[N];
   for (int step = 0; step < 60; step++) {
     find_grads();
-    net_step(params, momentum, grads, 0.05f);
+    net_step(p, v, g, NET_PARAMS, 0.05f);
   }
   assert_true(loss() < 0.05);
   assert_int_equal(net_test(&pass, params, digits, guess, N), N);
@@ -167,7 +173,7 @@ static void test_a_test_goes_through_all_digits(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layers_fill_the_block),
+      cmocka_unit_test(test_layers_fit_together),
       cmocka_unit_test_setup(test_gradients_are_slopes, set_up),
       cmocka_unit_test_setup(test_the_whole_gradient_points_down, set_up),
       cmocka_unit_test_setup(test_pixels_without_ink_have_no_gradient, set_up),
