@@ -79,8 +79,9 @@ static size_t piece_at(const struct transfer *x, size_t at)
   return x->bytes - at < x->piece ? x->bytes - at : x->piece;
 }
 
-// Piece k is staged after k - AHEAD was taken, and all have published k - AHEAD by then, having taken
-// k - 2 * AHEAD: so 2 * AHEAD pieces must fit in, and the last are read until the phase behind them.
+// Piece k is staged after k - AHEAD was taken, and all have published k - AHEAD by then, having
+// taken k - 2 * AHEAD: so 2 * AHEAD pieces must fit in, and the last are read until the phase
+// behind them.
 static manta_status pieces(struct manta__team *t, const struct transfer *x, const struct way *w,
                            manta_error *err)
 {
@@ -390,7 +391,7 @@ static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *t
   *to = n - *from < per ? n : *from + per;
 }
 
-// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank only.
+// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
 static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
                                  int last)
 {

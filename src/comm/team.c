@@ -82,7 +82,7 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->timeout_ns = -1;
   t->by = MANTA__NEVER;
   t->crowded = f->host.size > processors();
-  t->spins = t->crowded ? 50 : SPINS;
+  t->spins = t->crowded ? 1 : SPINS;
   t->world = manta__calloc((size_t)size, sizeof *t->world);
   t->in = manta__calloc((size_t)size, sizeof *t->in);
   if (!t->world || !t->in)
@@ -240,14 +240,14 @@ static bool stay_awake(struct manta__team *t, int rank, uint32_t phase, manta_st
       return false;
   }
   // The rank that we wait for may want this very processor.
-  for (int64_t until = manta__now() + YIELD_NS; manta__now() < until;) {
+  int64_t until = manta__now() + YIELD_NS;
+  for (int i = 1;; i++) {
     sched_yield();
     if (reached(t, rank, phase))
       return true;
-    if ((*st = trouble(t, rank, phase, err)) < 0)
+    if (i % 8 == 0 && ((*st = trouble(t, rank, phase, err)) < 0 || manta__now() > until))
       return false;
   }
-  return false;
 }
 
 static manta_status wait_for(struct manta__team *t, int rank, uint32_t phase, manta_error *err)

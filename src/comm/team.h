@@ -109,9 +109,9 @@ struct manta__move {
   uint32_t their_type;
 };
 
-/* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks run:
- * to write lines that a far processor has read costs ten times as much as to write near ones, and
- * past the caches costs the same everywhere. So both are timed now and then. */
+/* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
+ * run: to write lines that a far processor has read costs ten times as much as to write near ones,
+ * and past the caches costs the same everywhere. So both are timed now and then. */
 struct manta__stager {
   uint32_t count;
   int64_t cost[2]; /* ns for 64 KB: plain, past the caches */
