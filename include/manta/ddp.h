@@ -111,7 +111,7 @@ MANTA_API manta_status manta_ddp_load(manta_ddp *d, const manta_checkpoint *c, m
  * So a run that is revived gives the same bits as one that was not, if all ranks call save; and a
  * run that saves after every step compresses without this correction. */
 
-/* Waits for the reductions in flight (not for a rank that does not come: at most 5 s), and frees.
+/* Waits for the reductions in flight (not for a rank that does not come: at most 1 s), and frees.
  * NULL is fine. */
 MANTA_API void manta_ddp_destroy(manta_ddp *d);
 

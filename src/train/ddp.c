@@ -12,7 +12,7 @@
 
 #define BUCKET_MIN 1024
 #define BUCKET_MAX ((size_t)1 << 40)
-#define LEAVE_S    5.0
+#define LEAVE_S    1.0
 #define LEAVE_NAP  200000 /* ns */
 
 // --- making -------------------------------------------------------------------------------------

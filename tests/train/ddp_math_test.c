@@ -39,7 +39,7 @@ static void squares_are_those_of_a_plain_sum(void **state)
 
 static void the_tree_is_balanced(void **state)
 {
-  double s[5] = {0x1p53, 1, 1, 1, 1}; // 2^53 + 1 is not to be had: it stays 2^53
+  double s[5] = {0x1p53, 1, 1, 1, 1};               // 2^53 + 1 is not to be had: it stays 2^53
   assert_true(manta__sum_tree(s, 5) == 0x1p53 + 4); // to even; one by one: 2^53
   double left[4] = {1, 1, 1, 0x1p53};
   assert_true(manta__sum_tree(left, 4) == 0x1p53 + 2);
