@@ -316,7 +316,7 @@ static manta_status all_layouts(manta_session *s, struct plan plan, manta_error 
   uint64_t first = 0, hash = 0;
   for (int b = 0; b < 3; b++)
     for (plan.overlap = 1; plan.overlap <= 2; plan.overlap++)
-      for (plan.order = 0; plan.order < ORDERS; plan.order++) {
+      for (plan.order = 0; plan.order < (plan.times ? 1 : ORDERS); plan.order++) {
         plan.bucket = bucket_bytes[b];
         MANTA_TRY(train_plan(s, &plan, &hash, err));
         first = first ? first : hash;
@@ -338,7 +338,7 @@ static manta_status layouts(manta_session *s, manta_value *result, manta_error *
       {.micro = 1, .steps = 2, .clip = 1, .times = 60},
   };
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
-    if (!plans[i].times || manta_session_world_size(s) == 2) // that one takes long
+    if (!plans[i].times || manta_session_world_size(s) == 3) // that one takes long
       MANTA_TRY(all_layouts(s, plans[i], err));
   return MANTA_OK;
 }
