@@ -17,11 +17,11 @@
 #define BLOCK (16u << 10) /* a reduction works in pieces that stay in the first cache */
 #define AHEAD 2           /* pieces that are staged before the first is taken */
 #define PIECE MANTA__COMM_PIECE
-#define TINY  (1u << 10)  /* of an all-reduce: up to here staging is cheaper than a second phase */
-#define SMALL (8u << 10)  /* with many ranks: up to here each reduces all of it */
-#define TIMED (2u << 10)  /* copies worth looking at the clock */
-#define RETRY 64          /* copies until the dearer way is tried again */
-#define LARGE (16u << 10) /* of the others: the same */
+#define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
+#define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
+#define TIMED (2u << 10)       /* copies worth looking at the clock */
+#define RETRY 64               /* copies until the dearer way is tried again */
+#define LARGE (16u << 10)      /* of the others: the same */
 
 struct transfer {
   const uint8_t *send;
@@ -60,6 +60,8 @@ struct way { // how a call is done
 static size_t next_slot(struct manta__team *t, size_t bytes)
 {
   size_t need = (bytes + 63) & ~(size_t)63;
+  if (bytes <= TINY)
+    return MANTA__TINY_SLOT;
   if (!t->warm)
     manta__team_warm(t);
   if (t->ring - t->cursor < need)
@@ -513,9 +515,9 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
                                    const struct transfer *x, const struct way *w)
 {
-  struct manta__desc d = {.call = task->call,
-                          .type = task->type,
-                          .op = task->op,
+  struct manta__desc d = {.call = (uint8_t)task->call,
+                          .type = (uint8_t)task->type,
+                          .op = (uint8_t)task->op,
                           .root = task->root,
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,

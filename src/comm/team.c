@@ -10,8 +10,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-#define SPINS       400 /* some 10 us, while every rank has a processor of its own */
-#define YIELD_NS    300000
+#define SPINS       400    /* some 10 us, while every rank has a processor of its own */
+#define YIELD_NS    300000 /* of a wait: then asleep */
+#define YIELDED_NS  500000 /* somebody had the processor who does not wait for us */
+#define SHUN        200    /* waits without yielding after that */
 #define RING_MAX    (64u << 10)
 #define RINGS_MAX   ((size_t)1 << 30)
 #define STAGING_MAX (2u << 20)   /* of one rank */
@@ -152,15 +154,17 @@ void manta__team_publish(struct manta__team *t)
 {
   t->phase++;
   // Sequentially consistent: a peer that is about to sleep sees the phase, or we see that it waits.
-  atomic_store(&t->line[t->rank].phase, t->phase);
+  atomic_store(&t->line[t->rank].post[t->turn & 1].phase, t->phase);
   for (int r = 0; r < t->size; r++)
     if (r != t->rank)
       manta__team_ring(t, r);
 }
 
+// A rank that is a turn ahead has left this turn's last phase where it was.
 static bool reached(const struct manta__team *t, int rank, uint32_t phase)
 {
-  uint32_t there = atomic_load_explicit(&t->line[rank].phase, memory_order_acquire);
+  const struct manta__post *post = &t->line[rank].post[t->turn & 1];
+  uint32_t there = atomic_load_explicit(&post->phase, memory_order_acquire);
   return (int32_t)(there - phase) >= 0;
 }
 
@@ -228,36 +232,46 @@ static bool sleep_for(struct manta__team *t, int rank, uint32_t phase)
   return reached(t, rank, phase);
 }
 
-// True if the phase came within the time for which it pays to stay awake.
-static bool stay_awake(struct manta__team *t, int rank, uint32_t phase, manta_status *st,
-                       manta_error *err)
+static bool spin_for(struct manta__team *t, int rank, uint32_t phase)
 {
   for (int i = 0; i < t->spins; i++) {
     if (reached(t, rank, phase))
       return true;
     relax();
-    if ((i & 63) == 63 && (*st = trouble(t, rank, phase, err)) < 0)
-      return false;
   }
-  // The rank that we wait for may want this very processor.
-  int64_t until = manta__now() + YIELD_NS;
-  for (int i = 1;; i++) {
+  return false;
+}
+
+// The rank that we wait for may want this very processor: yielding is then the shortest way. But a
+// program that computes keeps what it is given for milliseconds, and nobody wakes one who yielded:
+// then it is better to sleep, for a while.
+static bool yield_to(struct manta__team *t, int rank, uint32_t phase)
+{
+  int64_t began = manta__now(), before = began;
+  if (t->shun > 0) {
+    t->shun--;
+    return false;
+  }
+  do {
     sched_yield();
+    int64_t now = manta__now();
+    if (now - before > YIELDED_NS)
+      t->shun = SHUN;
+    before = now;
     if (reached(t, rank, phase))
       return true;
-    if (i % 8 == 0 && ((*st = trouble(t, rank, phase, err)) < 0 || manta__now() > until))
-      return false;
-  }
+  } while (t->shun == 0 && before - began < YIELD_NS);
+  return false;
 }
 
 static manta_status wait_for(struct manta__team *t, int rank, uint32_t phase, manta_error *err)
 {
-  manta_status st = MANTA_OK;
-  if (stay_awake(t, rank, phase, &st, err))
+  if (spin_for(t, rank, phase) || yield_to(t, rank, phase))
     return MANTA_OK;
-  while (st == MANTA_OK && !sleep_for(t, rank, phase))
-    st = trouble(t, rank, phase, err);
-  return st;
+  do
+    MANTA_TRY(trouble(t, rank, phase, err));
+  while (!sleep_for(t, rank, phase));
+  return MANTA_OK;
 }
 
 manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err)
@@ -298,9 +312,12 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
                            "%s: an earlier call ran out of time, the ranks are out of step",
                            manta__call_name(d->call));
   t->by = t->timeout_ns < 0 ? MANTA__NEVER : manta__now() + t->timeout_ns;
-  t->line[t->rank].desc[t->turn & 1] = *d;
+  t->line[t->rank].post[t->turn & 1].desc = *d;
   manta__team_alive(t, false);
-  MANTA_TRY(manta__team_meet(t, err));
+  manta__team_publish(t);
+  // The others have read the line of our next turn two turns ago: get it back while we wait.
+  __builtin_prefetch(&t->line[t->rank].post[(t->turn + 1) & 1], 1);
+  MANTA_TRY(manta__team_wait(t, t->phase, err));
   for (int r = 0; r < t->size; r++) {
     const struct manta__desc *o = manta__team_desc(t, r);
     if (same_call(o, d))

@@ -5,8 +5,8 @@
  * (1) All ranks make the same calls in the same order; each call is a number of phases that all
  *     ranks agree on. A rank publishes a phase by storing its number; the others wait for that
  *     store.
- * (2) The first phase of a call carries its description: a call that differs is found there, on
- *     every rank, and named.
+ * (2) A call is a turn. Its first phase carries its description: a call that differs is found
+ *     there, on every rank, and named.
  * (3) What a rank puts into its staging buffer in one phase is read by others until they publish
  *     the next. The buffer is a ring that everybody goes through in the same steps, larger than the
  *     second cache: to write lines that both sides still have in theirs takes three times as long.
@@ -26,6 +26,7 @@
 
 #include "sys/bell.h"
 
+#define MANTA__COMM_TINY  (1u << 10)  /* up to here the data lie behind the description */
 #define MANTA__COMM_PIECE (64u << 10) /* goes through a staging buffer at once */
 
 /* The host: who we are, the shared segment, the abort word, the bells. Borrowed. */
@@ -74,21 +75,28 @@ enum manta__call {
   MANTA__CALL_RECV
 };
 
-#define MANTA__NOWHERE UINT64_MAX
+#define MANTA__NOWHERE   UINT64_MAX
+#define MANTA__TINY_SLOT SIZE_MAX
 
-/* What a rank says of its call. The first five must agree. */
+/* What a rank says of its call. */
 struct manta__desc {
-  uint32_t call, type, op;
+  uint8_t call, type, op;
+  bool tangled; /* send and receive overlap: pieces must be staged before any is written */
   int32_t root;
   uint64_t count;
-  uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE */
-  bool tangled;              /* the two overlap: pieces must be staged before any is written */
+  uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
 };
 
-struct manta__line { /* of one rank, in the segment */
-  _Alignas(128) _Atomic uint32_t phase;
-  _Atomic uint32_t left; /* its function has returned */
-  struct manta__desc desc[2];
+/* What a rank publishes in one turn: read by the others with one miss if the data are few. */
+struct manta__post {
+  _Alignas(64) _Atomic uint32_t phase;
+  struct manta__desc desc;
+  uint8_t tiny[MANTA__COMM_TINY];
+};
+
+struct manta__line {                   /* of one rank, in the segment */
+  _Alignas(128) _Atomic uint32_t left; /* its function has returned */
+  struct manta__post post[2];          /* of this turn and the one before */
 };
 
 struct manta__pair { /* bytes on their way from one rank to another, in the segment */
@@ -138,6 +146,7 @@ struct manta__team {
   _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
   _Atomic bool quit;   /* we are leaving: waits end */
   int spins;           /* before yielding and sleeping */
+  int shun;            /* waits that do not yield */
   bool crowded;        /* more ranks than processors */
   const void **in;     /* n pointers, for reductions */
 };
@@ -178,10 +187,12 @@ const char *manta__call_name(uint32_t call);
 /* The description of a rank in this turn, and its staging buffer for the current piece. */
 static inline const struct manta__desc *manta__team_desc(const struct manta__team *t, int rank)
 {
-  return &t->line[rank].desc[t->turn & 1];
+  return &t->line[rank].post[t->turn & 1].desc;
 }
 static inline uint8_t *manta__team_staging(const struct manta__team *t, int rank)
 {
+  if (t->slot == MANTA__TINY_SLOT)
+    return t->line[rank].post[t->turn & 1].tiny;
   return t->staging + (size_t)rank * t->ring + t->slot;
 }
 

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "comm/reduce.h"
 #include "rig.h"
+#include "sys/host.h"
 
 // --- a model ------------------------------------------------------------------------------------
 
@@ -546,6 +547,39 @@ static void a_compressed_training_converges(void **state)
   rig_fini(&r);
 }
 
+// --- a choice -----------------------------------------------------------------------------------
+
+static manta_status choosing(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_ddp *d;
+  MANTA_TRY(manta_ddp_create(&d, manta_session_comm(s), NULL, err));
+  manta_status st = manta_ddp_begin(d, err); // a model without parameters is fine
+  if (st == MANTA_OK)
+    st = manta_ddp_sync(d, NULL, err);
+  if (st == MANTA_OK)
+    st = manta_value_set_bool(result, manta_ddp_overlaps(d));
+  manta_ddp_destroy(d);
+  return st;
+}
+
+static void overlap_needs_two_cpus_per_rank(void **state)
+{
+  struct manta__host h;
+  manta_error err = MANTA_ERROR_INIT;
+  assert_ok(manta__host_read(&h, "", &err), &err);
+  for (int n = 1; n <= 3; n++) {
+    struct rig r;
+    bool want = n > 1 && h.cpus >= 2.0 * n;
+    rig_init(&r, n);
+    rig_make(&r);
+    assert_ok(manta_trainer_execute(r.t, choosing, NULL, &r.results, &r.err), &r.err);
+    for (int i = 0; i < n; i++)
+      assert_int_equal(manta_value_as_bool(manta_value_at(&r.results, (size_t)i), !want), want);
+    rig_fini(&r);
+  }
+  manta__host_fini(&h);
+}
+
 // --- ranks that differ --------------------------------------------------------------------------
 
 static manta_status corrupting(manta_session *s, manta_value *result, manta_error *err)
@@ -776,6 +810,7 @@ int main(int argc, char **argv)
       rig_test(a_kill_does_not_change_a_bit),
       rig_test(leaving_in_the_middle_does_not_hang),
       rig_test(a_compressed_training_converges),
+      rig_test(overlap_needs_two_cpus_per_rank),
       rig_test(a_replica_that_differs_is_named),
       rig_test(ranks_that_add_different_things_are_told),
       rig_test(wrong_calls_are_refused),
