@@ -263,14 +263,32 @@ static void kill_workers(struct group *g, struct manta__msg *m)
   manta_value_fini(&v);
 }
 
+// "client port server port": where the host was reached, if SSH led here.
+static const char *own_address(char *buf, size_t size)
+{
+  const char *s = getenv("SSH_CONNECTION");
+  buf[0] = 0;
+  for (int i = 0; s && i < 2; i++)
+    s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL;
+  if (s)
+    snprintf(buf, size, "%.*s", (int)strcspn(s, " "), s);
+  return buf;
+}
+
 static void hello(struct agent *a, struct manta__msg *m)
 {
+  char address[64];
+  manta_value in = {0};
   a->wake_fd = manta__msg_take_fd(m, 0);
+  if (manta__msg_value(m, &in, NULL) == MANTA_OK)
+    a->wids = manta_value_as_int(manta_value_get(&in, "wids"), 0);
+  manta_value_fini(&in);
   struct manta__ledger_totals t = {0};
   if (a->ledger)
     manta__ledger_totals(a->ledger, &t);
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
                             MANTA_KV_INT("pid", getpid()), MANTA_KV_STR("host", a->host),
+                            MANTA_KV_STR("address", own_address(address, sizeof address)),
                             MANTA_KV_REAL("cpus", t.cpus), MANTA_KV_REAL("gpus", t.gpus));
   struct manta__msg out = {.kind = MANTA__M_HELLO, .flags = MANTA__FRAME_REPLY, .call = m->call};
   agent_send_value(a->driver, &out, &v);
@@ -310,8 +328,7 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     agent_attempt(g, m);
     break;
   case MANTA__M_ABORT:
-    if (m->id.attempt == g->run.attempt)
-      agent_attempt_abort(g, MANTA__ABORT_STOP);
+    agent_attempt_end(g, m);
     break;
   case MANTA__M_KILL:
     kill_workers(g, m);

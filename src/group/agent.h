@@ -84,7 +84,8 @@ struct worker {
   pid_t pid;
   int pidfd, lifeline, ring_fd;
   enum worker_state state;
-  int rank; /* of this or the last attempt; -1: none yet */
+  int rank;  /* in the run, of this or the last attempt; -1: none yet */
+  int place; /* … and among those on this host: its cell */
   uint32_t attempt;
   struct zygote *zygote;
   pid_t zygote_pid; /* who reports its end; another zygote may have taken its place */
@@ -203,6 +204,8 @@ void agent_spawn(struct group *g, struct manta__msg *m);
 void agent_probe(struct group *g, struct manta__msg *m);
 void agent_attempt_ready(struct worker *w);
 void agent_attempt_abort(struct group *g, uint32_t cause);
+/* The driver's word to end it, because of a rank on another host perhaps. */
+void agent_attempt_end(struct group *g, struct manta__msg *m);
 void agent_attempt_deaths(uv_async_t *h);
 void agent_attempt_leave(struct group *g); /* its control segment is no longer needed */
 

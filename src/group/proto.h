@@ -13,9 +13,10 @@
 
 #include <stdint.h>
 
+#include "engine/engine.h"
+
 /* Where a role finds its connection and its lifeline after exec. */
 enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
-#define MANTA__ROLE_ENV "MANTA_ROLE"
 /* A worker's mark, by which its descendants are known. The kernel shows the environment a process
  * was started with: a zygote is given room in it, for its forked workers to write into. */
 #define MANTA__MARK_ENV  "MANTA_WORKER"
@@ -25,7 +26,8 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 
 enum manta__kind {
   /* driver -> agent */
-  MANTA__M_HELLO = 1, /* request {version, session}; reply {version, pid, host, cpus} */
+  MANTA__M_HELLO = 1, /* request {version, wids}; reply {version, pid, host, address, cpus, gpus};
+                         fd: ring eventfd */
   MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
   MANTA__M_RUN,     /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
   MANTA__M_SPAWN,   /* have `count` idle workers ready: {key, count, request} */
@@ -53,6 +55,7 @@ enum manta__kind {
   MANTA__M_WARN,        /* text to show: {text} */
   MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
+  MANTA__M_BEAT,        /* an agent behind a bridge is still there */
   /* agent -> worker (through its control socket) */
   MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (or none) */
   MANTA__M_EXIT,     /* end by normal finalisation */

@@ -20,7 +20,7 @@ static struct manta__ctl *make(int world, size_t *bytes)
   manta_error err = MANTA_ERROR_INIT;
   struct manta__ctl *c = NULL;
   int fd = -1;
-  assert_ok(manta__ctl_create(&fd, 77, 3, world, &err), &err);
+  assert_ok(manta__ctl_create(&fd, 77, 3, world, "here", &err), &err);
   assert_ok(manta__ctl_map(&c, bytes, fd, &err), &err);
   close(fd);
   assert_int_equal(c->run, 77);
@@ -47,7 +47,7 @@ static void a_lost_rank_is_named(void **ctx)
   struct manta__ctl *c = make(5, &bytes);
   manta__ctl_abort(c, MANTA__ABORT_RANK + 4);
   assert_status(manta__ctl_check(c, &err), MANTA_EPEERLOST);
-  assert_string_equal(err.message, "rank 4 of 5 was lost");
+  assert_string_equal(err.message, "rank 4 on here was lost: it died");
   assert_status(manta__ctl_check(c, NULL), MANTA_EPEERLOST);
   manta__shm_unmap(c, bytes);
 }
