@@ -282,6 +282,7 @@ static void hello(struct agent *a, struct manta__msg *m)
   a->wake_fd = manta__msg_take_fd(m, 0);
   if (manta__msg_value(m, &in, NULL) == MANTA_OK)
     a->wids = manta_value_as_int(manta_value_get(&in, "wids"), 0);
+  a->far = manta_value_as_bool(manta_value_get(&in, "far"), false);
   manta_value_fini(&in);
   struct manta__ledger_totals t = {0};
   if (a->ledger)
@@ -301,6 +302,8 @@ static void notice(struct agent *a)
       atomic_store(&g->ctl->notice, 1);
 }
 
+static void driver_lost(struct agent *a);
+
 static void on_driver_msg(struct link *l, struct manta__msg *m)
 {
   struct agent *a = l->owner;
@@ -310,6 +313,10 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   }
   if (m->kind == MANTA__M_PROGRAM) {
     agent_program(a, m);
+    return;
+  }
+  if (m->kind == MANTA__M_LOST) {
+    driver_lost(a);
     return;
   }
   struct group *g = agent_group(a, m->group,
@@ -345,6 +352,10 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     break;
   case MANTA__M_DISBAND:
     disband(g);
+    break;
+  case MANTA__M_STORED:
+  case MANTA__M_STOREFAIL:
+    agent_snap_written(g);
     break;
   case MANTA__M_GIVEN:
   case MANTA__M_AGREED:

@@ -8,7 +8,8 @@
  * (1) It never waits: everything is an event of its loop. Only the threads that watch lives
  *     block.
  * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
- * (3) When its driver is gone it ends the workers at once, lets the writer finish the newest
+ * (3) Behind a bridge (group/bridge.h) it has no run directory: logs and snapshots go to the bridge.
+ * (4) When its driver is gone it ends the workers at once, lets the writer finish the newest
  *     snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
  * agent.c          the loop, the driver's messages, the end
@@ -60,6 +61,7 @@ struct zygote {
   uint64_t key; /* 0: unused */
   struct manta__exe exe;
   char **argv, **env;
+  char *why; /* it cannot be started, and why; NULL: it can */
   int cwd_fd;
   pid_t pid; /* 0: not running */
   int lifeline;
@@ -111,7 +113,7 @@ struct group {
   char *path;              /* run directory, "" before the first run */
   int rundir, logdir;      /* -1: no run */
   int64_t log_limit;
-  bool show_all;
+  bool show_all, lines_lost;
   int keep_last, keep_best;
   bool score_min;
   struct shared_ctl *shared;  /* the control segment of the attempt, with its watchers */
@@ -139,6 +141,7 @@ struct agent {
   int driver_pidfd;
   uv_poll_t driver_poll;
   bool driver_lost;
+  bool far;    /* the driver is on another host, behind a bridge: no run directory, no writer */
   int wake_fd; /* eventfd of the driver's I/O thread, handed to workers */
   char host[256];
   manta__ledger *ledger;
@@ -213,6 +216,8 @@ void agent_attempt_leave(struct group *g); /* its control segment is no longer n
 void agent_snap(struct worker *w, struct manta__msg *m);
 void agent_snap_worker_gone(struct worker *w);
 bool agent_snap_busy(const struct group *g);
+/* The bridge has had it written. */
+void agent_snap_written(struct group *g);
 void agent_snap_retire(struct group *g, int64_t wid, int slot);
 void agent_snap_driver_lost(struct group *g);
 bool agent_writer_exited(struct agent *a, pid_t pid, int status);

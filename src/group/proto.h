@@ -69,10 +69,23 @@ enum manta__kind {
   MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
   MANTA__M_EXITED,     /* {pid, status} */
   /* agent <-> writer */
-  MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring */
+  MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring. Also agent -> bridge:
+                           fd: slot; answered by STORED or STOREFAIL */
   MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
+  /* across a bridge (group/bridge.h) */
+  MANTA__M_OPEN = 144, /* near -> far, first: {version, timeout} */
+  MANTA__M_LOST,       /* near -> far -> agent: the driver is gone */
+  MANTA__M_CKPT,       /* near -> far: what the next attempts begin from; fd: a slot */
+  MANTA__M_ROWS,       /* far -> near: struct manta__rows_msg, and bytes of a ring */
+  MANTA__M_TAIL,       /* near -> far: struct manta__rows_msg: the driver has read up to there */
   /* command -> agent, over the named socket: requests, replied to */
   MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
+};
+
+/* A place in the ring of a worker. */
+struct manta__rows_msg {
+  int64_t wid;
+  uint64_t pos;
 };
 
 /* What one rank may give to all. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "group/ring.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -180,4 +181,43 @@ bool manta__ring_sleep(struct manta__ring *r)
 void manta__ring_awake(struct manta__ring *r)
 {
   atomic_store_explicit(&r->h->asleep, 0, memory_order_relaxed);
+}
+
+// --- mirror -------------------------------------------------------------------------------------
+
+const uint8_t *manta__ring_take(struct manta__ring *r, size_t max, uint64_t *pos, size_t *n)
+{
+  uint64_t unread = manta__ring_waiting(r);
+  size_t at = r->pos % r->cap, rest = r->cap - at;
+  if (unread == 0 || unread > r->cap)
+    return NULL; // a head that was scribbled over: the records before it were read
+  *n = unread < rest ? (size_t)unread : rest;
+  *n = *n < max ? *n : max;
+  *pos = r->pos;
+  r->pos += *n;
+  return r->data + at;
+}
+
+void manta__ring_release_to(struct manta__ring *r, uint64_t pos)
+{
+  uint64_t tail = atomic_load_explicit(&r->h->tail, memory_order_relaxed);
+  if (pos - tail > r->pos - tail || pos == tail)
+    return;
+  atomic_store(&r->h->tail, pos);
+  if (atomic_exchange(&r->h->waiting, 0))
+    manta__futex_wake(&r->h->waiting, 1);
+}
+
+manta_status manta__ring_put(struct manta__ring *r, uint64_t pos, const void *p, size_t n,
+                             bool *wake)
+{
+  size_t at = r->pos % r->cap;
+  *wake = false;
+  if (pos != r->pos || n > r->cap - at || r->pos + n - manta__ring_tail(r) > r->cap)
+    return MANTA_EPROTO;
+  memcpy(r->data + at, p, n);
+  r->pos += n;
+  atomic_store(&r->h->head, r->pos);
+  *wake = atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
+  return MANTA_OK;
 }
