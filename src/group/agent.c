@@ -198,6 +198,7 @@ static void group_free(struct group *g)
   manta__fd_close(&g->logdir);
   manta__free(g->path);
   manta__free(g->best);
+  manta_value_fini(&g->elsewhere);
   manta__free(g);
 }
 
@@ -319,9 +320,10 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     driver_lost(a);
     return;
   }
+  // A request is answered also by an agent that has not heard of its trainer yet.
   struct group *g = agent_group(a, m->group,
-                                m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
-                                    m->kind == MANTA__M_ATTEMPT);
+                                m->call > 0 || m->kind == MANTA__M_RUN ||
+                                    m->kind == MANTA__M_SPAWN || m->kind == MANTA__M_ATTEMPT);
   if (!g)
     return;
   switch (m->kind) {
@@ -352,6 +354,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     break;
   case MANTA__M_DISBAND:
     disband(g);
+    break;
+  case MANTA__M_ELSEWHERE:
+    manta__msg_value(m, &g->elsewhere, NULL);
     break;
   case MANTA__M_STORED:
   case MANTA__M_STOREFAIL:

@@ -8,7 +8,7 @@
  * (1) It never waits: everything is an event of its loop. Only the threads that watch lives
  *     block.
  * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
- * (3) Behind a bridge (group/bridge.h) it has no run directory: logs and snapshots go to the bridge.
+ * (3) Behind a bridge (group/bridge.h) it has no run directory: logs and snapshots go over it.
  * (4) When its driver is gone it ends the workers at once, lets the writer finish the newest
  *     snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
@@ -131,7 +131,8 @@ struct group {
   int best_count;
   struct manta__msg settle; /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;
-  int64_t weighed; /* largest slot that was held against the memory there is */
+  manta_value elsewhere; /* the run's workers on other hosts, as the driver tells it; a list */
+  int64_t weighed;       /* largest slot that was held against the memory there is */
 };
 
 struct agent {

@@ -333,7 +333,8 @@ static manta_status have_workers(struct group *g, const struct plan *p, manta_er
   MANTA_TRY(find_room(g, p, idle_count(g), &room, err));
   manta_status st = room ? start_workers(g, p->key, room, err) : MANTA_OK;
   // Half of them is an attempt too, if it is enough.
-  return st < 0 && idle_count(g) < p->min ? st : MANTA_OK;
+  int idle = idle_count(g);
+  return st < 0 && (idle < p->min || idle == 0) ? st : MANTA_OK;
 }
 
 // Workers keep the rank they had if it is still there; the rest fill the gaps, in order of age.

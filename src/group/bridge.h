@@ -8,7 +8,7 @@
  * like its driver. What they pass on they do not look into, but for what a descriptor stood for:
  *
  *   rings           the far half reads the worker's, the near half fills one of its own with the
- *                   same bytes at the same positions; the worker's is given back when the driver
+ *                   same records at the same positions; the worker's is given back when the driver
  *                   has read its mirror, so that back-pressure is the same
  *   run directory   stays with the near half, which writes the logs of the far ranks
  *   snapshots       come by value, one at a time, and are then written by the ordinary writer

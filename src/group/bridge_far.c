@@ -34,6 +34,7 @@ struct source { /* the ring of a worker */
   uint32_t group;
   int64_t wid;
   struct manta__ring ring;
+  bool damaged;
 };
 
 struct ckpt { /* what attempts of a trainer begin from */
@@ -116,19 +117,31 @@ static void drop_source(struct far *f, int64_t wid)
     }
 }
 
+static void send_part(struct far *f, const struct source *s, struct manta__rows_msg *at,
+                      const uint8_t *p, size_t n)
+{
+  uint8_t buf[sizeof *at + PIECE];
+  memcpy(buf, at, sizeof *at);
+  memcpy(buf + sizeof *at, p, n);
+  struct manta__msg m = {
+      .kind = MANTA__M_ROWS, .group = s->group, .data = buf, .len = sizeof *at + n};
+  to_near(f, &m, 0, NULL);
+}
+
+// A ring that its worker scribbled over gives nothing any more.
 static size_t send_rows(struct far *f, struct source *s, size_t limit)
 {
-  uint8_t buf[sizeof(struct manta__rows_msg) + PIECE];
   struct manta__rows_msg at = {.wid = s->wid};
   size_t n, sent = 0;
-  for (const uint8_t *p; sent < limit && (p = manta__ring_take(&s->ring, PIECE, &at.pos, &n));) {
-    memcpy(buf, &at, sizeof at);
-    memcpy(buf + sizeof at, p, n);
-    struct manta__msg m = {
-        .kind = MANTA__M_ROWS, .group = s->group, .data = buf, .len = sizeof at + n};
-    to_near(f, &m, 0, NULL);
-    sent += n;
-  }
+  manta_status st = MANTA_OK;
+  const uint8_t *p;
+  while (!s->damaged && sent < limit && (p = manta__ring_take(&s->ring, PIECE, &at.pos, &n, &st)))
+    for (size_t part; n > 0; n -= part, p += part, at.pos += part, sent += part) {
+      part = n < PIECE ? n : PIECE;
+      at.last = part == n;
+      send_part(f, s, &at, p, part);
+    }
+  s->damaged |= st < 0;
   return sent;
 }
 
@@ -150,7 +163,7 @@ static bool pump_rows(struct far *f)
     else
       flowing = true;
   for (struct source *s = f->sources; s && !flowing; s = s->next)
-    flowing = !manta__ring_sleep(&s->ring) && manta__ring_waiting(&s->ring) <= s->ring.cap;
+    flowing = !s->damaged && !manta__ring_sleep(&s->ring);
   return flowing;
 }
 

@@ -107,7 +107,7 @@ static void on_rows(struct bridge_run *r, const struct manta__msg *m)
   if (!k)
     return;
   if (manta__ring_put(&k->ring, at.pos, (const uint8_t *)m->data + sizeof at, m->len - sizeof at,
-                      &wake) < 0)
+                      at.last, &wake) < 0)
     manta__warn("bridge to %s: rows that do not fit", r->near->name);
   if (wake) {
     ssize_t n = write(r->near->wake_fd, &(uint64_t){1}, 8);
@@ -120,7 +120,7 @@ bool bridge_run_tails(struct near *n)
   bool unread = false;
   for (struct bridge_run *r = n->runs; r; r = r->next)
     for (struct mirror *k = r->mirrors; k; k = k->next) {
-      struct manta__rows_msg at = {k->wid, manta__ring_tail(&k->ring)};
+      struct manta__rows_msg at = {.wid = k->wid, .pos = manta__ring_tail(&k->ring)};
       struct manta__msg m = {.kind = MANTA__M_TAIL, .data = &at, .len = sizeof at};
       if (at.pos != k->told && !k->gone)
         near_to_far(n, &m, NULL);

@@ -53,8 +53,8 @@ manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int 
                                const char *host, manta_error *err);
 /* Maps it and checks it; borrows the descriptor. */
 manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, manta_error *err);
-/* Says where and how the rank was lost that the abort word names, or will name. Once; by the agent's
- * loop only. host NULL: on this one. */
+/* Says where and how the rank was lost that the abort word names, or will name. Once; by the loop
+ * of the agent only. host NULL: on this one. */
 void manta__ctl_explain(struct manta__ctl *c, uint32_t cause, const char *host, const char *how);
 /* Raises the abort word if it is still 0, and wakes all who wait on it. */
 void manta__ctl_abort(struct manta__ctl *c, uint32_t cause);

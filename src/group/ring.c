@@ -185,17 +185,33 @@ void manta__ring_awake(struct manta__ring *r)
 
 // --- mirror -------------------------------------------------------------------------------------
 
-const uint8_t *manta__ring_take(struct manta__ring *r, size_t max, uint64_t *pos, size_t *n)
+// Bytes of the record that was read last, which begins at `rec`: its own word for it may have
+// changed since it was checked.
+static size_t length_of(const struct manta__ring *r, const struct manta__ring_rec *rec)
 {
-  uint64_t unread = manta__ring_waiting(r);
-  size_t at = r->pos % r->cap, rest = r->cap - at;
-  if (unread == 0 || unread > r->cap)
-    return NULL; // a head that was scribbled over: the records before it were read
-  *n = unread < rest ? (size_t)unread : rest;
-  *n = *n < max ? *n : max;
-  *pos = r->pos;
-  r->pos += *n;
-  return r->data + at;
+  size_t from = (size_t)((const uint8_t *)rec - r->data), to = r->pos % r->cap;
+  return (to ? to : r->cap) - from;
+}
+
+const uint8_t *manta__ring_take(struct manta__ring *r, size_t max, uint64_t *pos, size_t *n,
+                                manta_status *st)
+{
+  const struct manta__ring_rec *rec = manta__ring_next(r, st);
+  const uint8_t *first = (const uint8_t *)rec;
+  if (!rec)
+    return NULL;
+  *n = length_of(r, rec);
+  *pos = r->pos - *n;
+  for (;;) {
+    uint64_t before = r->pos;
+    manta_status later;
+    rec = manta__ring_next(r, &later);
+    if (!rec || (const uint8_t *)rec != first + *n || *n + length_of(r, rec) > max) {
+      r->pos = before;
+      return first;
+    }
+    *n += length_of(r, rec);
+  }
 }
 
 void manta__ring_release_to(struct manta__ring *r, uint64_t pos)
@@ -209,14 +225,20 @@ void manta__ring_release_to(struct manta__ring *r, uint64_t pos)
 }
 
 manta_status manta__ring_put(struct manta__ring *r, uint64_t pos, const void *p, size_t n,
-                             bool *wake)
+                             bool last, bool *wake)
 {
+  uint64_t gap = pos - r->pos, tail = manta__ring_tail(r);
   size_t at = r->pos % r->cap;
   *wake = false;
-  if (pos != r->pos || n > r->cap - at || r->pos + n - manta__ring_tail(r) > r->cap)
+  if (gap % 8 || (gap > 0 && gap != r->cap - at) || gap > r->cap || n > r->cap - (gap ? 0 : at) ||
+      r->pos + gap + n - tail > r->cap)
     return MANTA_EPROTO;
-  memcpy(r->data + at, p, n);
+  if (gap > 0)
+    put_padding(r, gap);
+  memcpy(r->data + r->pos % r->cap, p, n);
   r->pos += n;
+  if (!last)
+    return MANTA_OK;
   atomic_store(&r->h->head, r->pos);
   *wake = atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
   return MANTA_OK;

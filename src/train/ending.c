@@ -40,6 +40,7 @@ static void log_finish(manta_run *r)
 static void over(manta_run *r)
 {
   r->over = true;
+  manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
     log_finish(r);
     manta__log_flush(r->log, NULL);

@@ -164,8 +164,25 @@ void manta__form(manta_run *r)
     manta__group_noroom(&r->group, &err, manta__now());
 }
 
+// The agent on this host knows of a run that has no workers here, too: it keeps the named socket.
+static void open_door(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__node *n = r->trainer->door;
+  struct manta__msg m = {
+      .kind = MANTA__M_RUN, .group = r->trainer->group, .id = {r->id, r->group.attempt, -1, 0}};
+  manta_value v = MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""));
+  for (int i = 0; i < r->trainer->places; i++)
+    if (r->trainer->place[i].node == n)
+      return; // it has workers here, and is told anyway
+  if (manta__node_up(n, &err) < 0 || manta__node_send(n, &m, &v, &err) < 0)
+    manta__warn("manta ps will not show this run: %s", err.message);
+}
+
 void manta__run_begin(manta_run *r, uint32_t attempt)
 {
+  if (r->trainer->door)
+    open_door(r);
   for (int i = 0; i < r->trainer->places; i++)
     r->trainer->place[i].announced = false;
   manta__group_begin(&r->group, attempt, manta__now());
@@ -200,6 +217,7 @@ void manta__form_done(manta_run *r, int world, int64_t now)
   if (r->timeline.formed == 0)
     r->timeline.formed = now - r->timeline.began;
   r->told_noroom = false;
+  manta__run_tell_door(t, false);
 }
 
 void manta__form_on_formed(manta_trainer *t, struct manta__node *n, struct manta__msg *m,

@@ -103,7 +103,7 @@ static manta_status from_env(manta_trainer *t, const char *s, double timeout_s, 
   return st;
 }
 
-manta_status manta__hosts_take(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
+static manta_status take(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
 {
   static const manta_host here = {0};
   const char *env = getenv("MANTA_HOSTS");
@@ -119,8 +119,20 @@ manta_status manta__hosts_take(manta_trainer *t, const manta_trainer_config *c, 
   return MANTA_OK;
 }
 
+manta_status manta__hosts_take(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
+{
+  static const struct manta__engine_host here = {0};
+  MANTA_TRY(take(t, c, err));
+  if (t->places == 1 && !t->place[0].node->command)
+    return MANTA_OK;
+  t->door = manta__node_use(&here, NULL, err);
+  return t->door ? MANTA_OK : MANTA_ENOMEM;
+}
+
 void manta__hosts_drop(manta_trainer *t)
 {
+  manta__node_drop(t->door);
+  t->door = NULL;
   for (int i = 0; i < t->places; i++)
     manta__node_drop(t->place[i].node);
   manta__muster_end(t);

@@ -320,9 +320,12 @@ static void start(manta_run *r, int64_t now)
   manta_error err = MANTA_ERROR_INIT;
   static int64_t rank[MANTA_MAX_RANKS]; // the lock is held
   int world = give_counts(t);
-  if (world < r->group.policy.min || world == 0) {
+  if (world < r->group.policy.min || world == 0)
     manta_error_set(&err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
                     r->group.policy.min);
+  // What cannot be started on a host will not be there the next time either.
+  bool mistake = t->muster_error.status < 0 && t->muster_error.status != MANTA_ENOROOM;
+  if (mistake || err.status < 0) {
     manta__form_noroom(r, t->muster_error.status < 0 ? &t->muster_error : &err, now);
     return;
   }

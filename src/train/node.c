@@ -162,6 +162,7 @@ static int end(struct manta__node *n, bool at_once)
 {
   manta__conn_destroy(n->conn); // its end of file tells the agent to leave
   n->conn = NULL;
+  manta__driver_wake(); // the thread's poll would keep the socket open
   int status = n->engine->end(n->pid, at_once);
   n->pid = 0;
   return status;

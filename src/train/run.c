@@ -51,6 +51,8 @@ static void on_worker(manta_trainer *t, struct manta__node *n, struct manta__msg
   else if (ring >= 0)
     manta__fd_close(&p->ring.fd); // mapped; a descriptor per worker would add up
   p->pid = (pid_t)manta_value_as_int(manta_value_get(v, "pid"), p->pid);
+  if (p->pid > 0 && t->door && t->run)
+    manta__run_tell_door(t, false);
 }
 
 static void drop_peer(manta_trainer *t, int64_t wid)
@@ -72,6 +74,35 @@ void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const man
   for (int i = 0; i < t->places; i++)
     if (t->place[i].node->conn && manta__node_send(t->place[i].node, m, v, &err) < 0)
       manta__warn("%s", err.message);
+}
+
+static manta_status list_elsewhere(const manta_trainer *t, manta_value *out)
+{
+  MANTA_TRY(manta_value_set_list(out));
+  for (const struct manta__peer *p = t->peers; p; p = p->next) {
+    int rank = t->run ? manta__group_rank(&t->run->group, p->wid) : -1;
+    manta_value one = {0};
+    manta_value v = MANTA_MAP(MANTA_KV_INT("rank", rank), MANTA_KV_INT("pid", p->pid),
+                              MANTA_KV_STR("host", manta__node_name(p->node)),
+                              MANTA_KV_STR("state", "running"));
+    if (p->node == t->door || rank < 0)
+      continue;
+    MANTA_TRY(manta_value_copy(&one, &v));
+    MANTA_TRY(manta_value_append(out, &one));
+  }
+  return MANTA_OK;
+}
+
+void manta__run_tell_door(manta_trainer *t, bool none)
+{
+  manta_value list = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {.kind = MANTA__M_ELSEWHERE, .group = t->group};
+  if (!t->door || !t->door->conn)
+    return;
+  if ((none ? manta_value_set_list(&list) : list_elsewhere(t, &list)) == MANTA_OK)
+    manta__node_send(t->door, &m, &list, &err);
+  manta_value_fini(&list);
 }
 
 // The other hosts raise their abort words: they learn of a death from us alone.
@@ -229,11 +260,12 @@ static void send_kill(manta_run *r)
   manta_value_fini(&v);
 }
 
+// However it came: from a signal to a worker, too, whose segment is only its own host's.
 static void pass_notice(manta_run *r)
 {
   struct manta__msg m = {.kind = MANTA__M_NOTICE, .group = r->trainer->group};
-  manta__group_notice(&r->group);
   manta__run_tell_all(r->trainer, &m, NULL);
+  r->noticed = true;
 }
 
 static void tell_revival(manta_run *r)
@@ -255,6 +287,8 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
   if (!r || r->over || r->finishing)
     return muster;
   if (__atomic_exchange_n(&t->notice, 0, __ATOMIC_ACQUIRE))
+    manta__group_notice(&r->group);
+  if (r->group.notice && !r->noticed)
     pass_notice(r);
   for (;;) {
     if (r->group.root.status < 0)

@@ -90,6 +90,7 @@ struct manta_trainer {
   struct manta__peer *peers;
   struct manta__place *place; /* the hosts, in the order of their ranks */
   int places;
+  struct manta__node *door; /* on this host, so that `manta ps` finds the run; NULL: place 0 is */
   enum { MANTA__MUSTER_NONE, MANTA__MUSTER_HELLO, MANTA__MUSTER_ASKED } muster;
   int64_t muster_by; /* lost hosts are not waited for any longer */
   manta_error muster_error;
@@ -133,6 +134,7 @@ struct manta_run {
   int probing, room; /* questions for more room that are on their way, and their answers so far */
   int settling;      /* agents that have not said that all is written */
   int64_t probe_ns;  /* when to ask next */
+  bool noticed;      /* all hosts know that the run was asked to stop */
   bool rewind;       /* the next attempt is not the first */
   int64_t base;      /* iteration the current attempt began after */
   int64_t initial_iteration;
@@ -174,6 +176,8 @@ void manta__run_node_lost(manta_trainer *t, struct manta__node *n, const manta_e
 /* Does what is due; returns when it must be called again. */
 int64_t manta__run_step(manta_trainer *t, int64_t now);
 void manta__peer_free(struct manta__peer *p);
+/* Tells the agent on this host which workers there are elsewhere; `none` any more. */
+void manta__run_tell_door(manta_trainer *t, bool none);
 /* Sends to the agents of all hosts that are there. */
 void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const manta_value *v);
 

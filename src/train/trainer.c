@@ -210,6 +210,8 @@ static void disband(manta_trainer *t)
   struct manta__msg m = {.kind = MANTA__M_DISBAND, .group = t->group};
   int64_t by = manta__deadline(SHUTDOWN_S);
   manta__run_tell_all(t, &m, NULL);
+  if (t->door && t->door->conn)
+    manta__node_send(t->door, &m, NULL, NULL);
   while (t->peers && wait_until(by)) // those of a lost agent are dropped
     ;
   while (t->peers) {

@@ -324,6 +324,12 @@ static manta_status check_head(const struct manta__frame *f, manta_error *err)
   return MANTA_OK;
 }
 
+static bool begins_well(const uint8_t *p, size_t n)
+{
+  static const uint32_t magic = MANTA__FRAME_MAGIC;
+  return memcmp(p, &magic, n < sizeof magic ? n : sizeof magic) == 0;
+}
+
 static void give(manta__conn *c, const struct manta__frame *f, const uint8_t *data,
                  struct manta__msg *m)
 {
@@ -346,6 +352,8 @@ int manta__conn_recv(manta__conn *c, struct manta__msg *m, manta_error *err)
 {
   for (;;) {
     size_t have = c->in_len - c->in_at, need = sizeof(struct manta__frame);
+    if (have > 0 && !begins_well(c->in + c->in_at, have)) // no frame: do not wait for its end
+      return manta_error_set(err, MANTA_EPROTO, "malformed frame");
     if (have >= need) {
       struct manta__frame f;
       memcpy(&f, c->in + c->in_at, sizeof f);
