@@ -3,11 +3,11 @@
  * manta/trainer.h - what the driver sees: a trainer, its runs, their rows and results.
  *
  * A trainer holds a group of workers, on this host or on several. `run` runs a train function on
- * all of them and gives back their return values; `run_start`/`run_next` do the same row by row. Calls
- * on one trainer (and its run) come from one thread at a time, except manta_trainer_resize, _notice
- * and _cancel, which any thread may call; different trainers may be used from different threads.
- * Callbacks run only on the thread inside run or next. A forked child of the driver cannot use a
- * trainer.
+ * all of them and gives back their return values; `run_start`/`run_next` do the same row by row.
+ * Calls on one trainer (and its run) come from one thread at a time, except manta_trainer_resize,
+ * _notice and _cancel, which any thread may call; different trainers may be used from different
+ * threads. Callbacks run only on the thread inside run or next. A forked child of the driver cannot
+ * use a trainer.
  */
 #ifndef MANTA_TRAINER_H
 #define MANTA_TRAINER_H
