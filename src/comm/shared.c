@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/shared.c - the collectives of ranks that share memory.
+ *
+ * Small and odd ones are one pattern: a rank puts a piece of its data into its staging buffer,
+ * publishes the phase, waits for the others, and takes what it needs out of theirs; piece after
+ * piece. Large ones go direct where the ranks can reach each other's buffers: each takes what it
+ * needs straight from there, and a last phase says that nobody reads any more.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/copy.h"
+#include "comm/comm.h"
+#include "comm/reduce.h"
+
+#define BLOCK (16u << 10) /* a reduction works in pieces that stay in the first cache */
+#define AHEAD 2           /* pieces that are staged before the first is taken */
+#define PIECE MANTA__COMM_PIECE
+#define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
+#define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
+#define TIMED (2u << 10)       /* copies worth looking at the clock */
+#define RETRY 64               /* copies until the dearer way is tried again */
+#define LARGE (16u << 10)      /* of the others: the same */
+
+struct transfer {
+  const uint8_t *send;
+  uint8_t *recv;
+  size_t bytes; // of one block
+  size_t piece; // of one block that goes in one phase
+  size_t size;  // of an element
+  manta_dtype type;
+  manta_op op;
+  int root;
+  const size_t *counts; // allgatherv
+  bool blocks;          // a staging buffer holds a piece of each block
+  bool in_parts;        // many ranks: each reduces a part
+};
+
+// len: bytes of this piece of a block, which begins at `at`.
+typedef void (*stage_fn)(struct manta__team *t, const struct transfer *x, size_t at, size_t len);
+typedef void (*take_fn)(struct manta__team *t, const struct transfer *x, size_t at, size_t len);
+typedef manta_status (*direct_fn)(struct manta__team *t, const struct transfer *x,
+                                  manta_error *err);
+
+enum reach { SENDS, SENDS_AND_RECVS, SEND_OF_ROOT, SENDS_AND_RECV_OF_ROOT };
+
+struct way { // how a call is done
+  stage_fn stage;
+  take_fn take;
+  direct_fn direct;
+  size_t from;      // bytes of a block from which on it is worth a phase to go direct
+  enum reach reach; // whose buffers that takes
+  bool blocks;      // a staging buffer holds a piece of each block
+};
+
+// --- the pattern --------------------------------------------------------------------------------
+
+// The next place of this size in everybody's staging buffer.
+static size_t next_slot(struct manta__team *t, size_t bytes)
+{
+  size_t need = (bytes + 63) & ~(size_t)63;
+  if (bytes <= TINY)
+    return MANTA__TINY_SLOT;
+  if (!t->warm)
+    manta__team_warm(t);
+  if (t->ring - t->cursor < need)
+    t->cursor = 0;
+  size_t at = t->cursor;
+  t->cursor += need;
+  return at;
+}
+
+static size_t slot_bytes(const struct manta__team *t, const struct transfer *x, size_t len)
+{
+  return x->blocks ? x->piece * (size_t)t->size : len;
+}
+
+static size_t piece_at(const struct transfer *x, size_t at)
+{
+  return x->bytes - at < x->piece ? x->bytes - at : x->piece;
+}
+
+// Piece k is staged after k - AHEAD was taken, and all have published k - AHEAD by then, having
+// taken k - 2 * AHEAD: so 2 * AHEAD pieces must fit in, and the last are read until the phase
+// behind them.
+static manta_status pieces(struct manta__team *t, const struct transfer *x, const struct way *w,
+                           manta_error *err)
+{
+  const uint32_t first = t->phase + 1;
+  const size_t count = (x->bytes + x->piece - 1) / x->piece;
+  size_t slot[AHEAD];
+  for (size_t k = 0; k < count + AHEAD - 1; k++) {
+    if (k < count) {
+      size_t at = k * x->piece, len = piece_at(x, at);
+      t->slot = slot[k % AHEAD] = next_slot(t, slot_bytes(t, x, len));
+      w->stage(t, x, at, len);
+      manta__team_publish(t);
+    }
+    if (k < AHEAD - 1)
+      continue;
+    size_t now = k - (AHEAD - 1), at = now * x->piece;
+    MANTA_TRY(manta__team_wait(t, first + (uint32_t)now, err));
+    t->slot = slot[now % AHEAD];
+    w->take(t, x, at, piece_at(x, at));
+  }
+  return manta__team_meet(t, err);
+}
+
+static bool is_placed(const struct manta__desc *d, enum reach reach, bool root)
+{
+  bool send = d->send_at != MANTA__NOWHERE, recv = d->recv_at != MANTA__NOWHERE;
+  switch (reach) {
+  case SENDS_AND_RECVS:
+    return send && recv;
+  case SEND_OF_ROOT:
+    return !root || send;
+  case SENDS_AND_RECV_OF_ROOT:
+    return send && (!root || recv);
+  default:
+    return send;
+  }
+}
+
+enum where { ALL_IN_HEAP, NONE_IN_HEAP, MIXED };
+
+// Where the buffers are that others would read or write. The same answer on all ranks.
+static enum where look(const struct manta__team *t, const struct transfer *x, const struct way *w)
+{
+  int placed = 0, counted = 0;
+  bool tangled = false;
+  for (int r = 0; r < t->size; r++) {
+    bool counts = w->reach != SEND_OF_ROOT || r == x->root;
+    counted += counts;
+    const struct manta__desc *d = manta__team_desc(t, r);
+    placed += counts && is_placed(d, w->reach, r == x->root);
+    tangled = tangled || d->tangled;
+  }
+  return placed == 0 ? NONE_IN_HEAP : placed == counted && !tangled ? ALL_IN_HEAP : MIXED;
+}
+
+static manta_status reduce_in_parts(struct manta__team *t, const struct transfer *x,
+                                    manta_error *err);
+
+static manta_status go_on(struct manta__team *t, const struct transfer *x, const struct way *w,
+                          bool rides, manta_error *err)
+{
+  enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
+  if (where == ALL_IN_HEAP) {
+    MANTA_TRY(w->direct(t, x, err));
+    return manta__team_meet(t, err);
+  }
+  if (rides && where == NONE_IN_HEAP) {
+    if (x->bytes)
+      w->take(t, x, 0, x->bytes);
+    return MANTA_OK;
+  }
+  return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
+}
+
+// What is small and private rides with the description.
+static manta_status transfer(struct manta__team *t, const struct manta__desc *d,
+                             const struct transfer *x, const struct way *w, manta_error *err)
+{
+  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL);
+  if (rides) {
+    t->slot = next_slot(t, slot_bytes(t, x, x->bytes));
+    if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
+      w->stage(t, x, 0, x->bytes);
+  }
+  manta_status st = manta__team_begin(t, d, err);
+  if (st == MANTA_OK)
+    st = go_on(t, x, w, rides, err);
+  t->turn++;
+  return st;
+}
+
+// --- stages and takes ---------------------------------------------------------------------------
+
+// A copy that was interrupted tells nothing: so one may at most double the cost.
+static void note_cost(int64_t *cost, int64_t ns, size_t len)
+{
+  int64_t now = ns * PIECE / (int64_t)len;
+  int64_t most = *cost * 2 + 1000;
+  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
+}
+
+static void put(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t len)
+{
+  struct manta__stager *s = &t->stager;
+  if (len < TIMED) {
+    memcpy(to, from, len);
+    return;
+  }
+  bool past = s->cost[0] > 2 * s->cost[1];
+  if (++s->count % RETRY == 0 || s->cost[past] == 0)
+    past = !past;
+  int64_t began = manta__now();
+  if (past) {
+    manta__copy_past(to, from, len);
+    manta__copy_fence();
+  } else {
+    memcpy(to, from, len);
+  }
+  note_cost(&s->cost[past], manta__now() - began, len);
+}
+
+static void stage_own(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  put(t, manta__team_staging(t, t->rank), x->send + at, len);
+}
+
+static void stage_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  if (t->rank == x->root)
+    stage_own(t, x, at, len);
+}
+
+// The same piece of every block, one behind the other.
+static void stage_blocks(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  uint8_t *to = manta__team_staging(t, t->rank);
+  for (int r = 0; r < t->size; r++)
+    put(t, to + (size_t)r * x->piece, x->send + (size_t)r * x->bytes + at, len);
+}
+
+static void stage_blocks_if_root(struct manta__team *t, const struct transfer *x, size_t at,
+                                 size_t len)
+{
+  if (t->rank == x->root)
+    stage_blocks(t, x, at, len);
+}
+
+// Of a ragged block only what is there.
+static size_t ragged(const struct transfer *x, int rank, size_t at, size_t len)
+{
+  size_t have = x->counts[rank] * x->size;
+  return at >= have ? 0 : have - at < len ? have - at : len;
+}
+
+static void stage_ragged(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  stage_own(t, x, at, ragged(x, t->rank, at, len));
+}
+
+static void reduce_staged(struct manta__team *t, const struct transfer *x, uint8_t *to, size_t skip,
+                          size_t len)
+{
+  for (int r = 0; r < t->size; r++)
+    t->in[r] = manta__team_staging(t, r) + skip;
+  manta__reduce(to, t->in, t->size, len / x->size, x->type, x->op);
+}
+
+// Ours is read where it lies: it is written there in a moment, and the staged copy is the peers'.
+static void take_reduced(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  for (int r = 0; r < t->size; r++)
+    t->in[r] = r == t->rank ? x->send + at : manta__team_staging(t, r);
+  manta__reduce(x->recv + at, t->in, t->size, len / x->size, x->type, x->op);
+}
+
+static void take_reduced_if_root(struct manta__team *t, const struct transfer *x, size_t at,
+                                 size_t len)
+{
+  if (t->rank == x->root)
+    take_reduced(t, x, at, len);
+}
+
+static void take_reduced_block(struct manta__team *t, const struct transfer *x, size_t at,
+                               size_t len)
+{
+  reduce_staged(t, x, x->recv + at, (size_t)t->rank * x->piece, len);
+}
+
+static void take_from_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  if (t->rank != x->root)
+    memcpy(x->recv + at, manta__team_staging(t, x->root), len);
+}
+
+static void take_all(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  for (int r = 0; r < t->size; r++)
+    memcpy(x->recv + (size_t)r * x->bytes + at, manta__team_staging(t, r), len);
+}
+
+static void take_all_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  if (t->rank == x->root)
+    take_all(t, x, at, len);
+}
+
+static void take_ragged(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  uint8_t *to = x->recv;
+  for (int r = 0; r < t->size; r++) {
+    size_t n = ragged(x, r, at, len);
+    if (n)
+      memcpy(to + at, manta__team_staging(t, r), n);
+    to += x->counts[r] * x->size;
+  }
+}
+
+static void take_blocks(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+{
+  for (int r = 0; r < t->size; r++)
+    memcpy(x->recv + (size_t)r * x->bytes + at,
+           manta__team_staging(t, r) + (size_t)t->rank * x->piece, len);
+}
+
+static void take_block_of_root(struct manta__team *t, const struct transfer *x, size_t at,
+                               size_t len)
+{
+  memcpy(x->recv + at, manta__team_staging(t, x->root) + (size_t)t->rank * x->piece, len);
+}
+
+// --- straight from the others' buffers ----------------------------------------------------------
+
+static const uint8_t *send_of(const struct manta__team *t, int rank)
+{
+  return t->fabric->base + manta__team_desc(t, rank)->send_at;
+}
+
+static uint8_t *recv_of(const struct manta__team *t, int rank)
+{
+  return t->fabric->base + manta__team_desc(t, rank)->recv_at;
+}
+
+// One after the other, each rank beginning with its neighbour: not all at the same buffer.
+static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip)
+{
+  for (int i = 1; i < t->size; i++) {
+    int r = (t->rank + i) % t->size;
+    memcpy(x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes);
+  }
+  uint8_t *own = x->recv + (size_t)t->rank * x->bytes;
+  if (own != x->send + skip)
+    memcpy(own, x->send + skip, x->bytes);
+  return MANTA_OK;
+}
+
+static manta_status direct_broadcast(struct manta__team *t, const struct transfer *x,
+                                     manta_error *err)
+{
+  if (t->rank != x->root)
+    memcpy(x->recv, send_of(t, x->root), x->bytes);
+  return MANTA_OK;
+}
+
+static manta_status direct_allgather(struct manta__team *t, const struct transfer *x,
+                                     manta_error *err)
+{
+  return fetch_blocks(t, x, 0);
+}
+
+static manta_status direct_gather(struct manta__team *t, const struct transfer *x, manta_error *err)
+{
+  return t->rank == x->root ? fetch_blocks(t, x, 0) : MANTA_OK;
+}
+
+static manta_status direct_alltoall(struct manta__team *t, const struct transfer *x,
+                                    manta_error *err)
+{
+  return fetch_blocks(t, x, (size_t)t->rank * x->bytes);
+}
+
+static manta_status direct_scatter(struct manta__team *t, const struct transfer *x,
+                                   manta_error *err)
+{
+  size_t skip = (size_t)t->rank * x->bytes;
+  if (x->recv != x->send + skip || t->rank != x->root)
+    memcpy(x->recv, send_of(t, x->root) + skip, x->bytes);
+  return MANTA_OK;
+}
+
+static manta_status direct_reduce_scatter(struct manta__team *t, const struct transfer *x,
+                                          manta_error *err)
+{
+  size_t skip = (size_t)t->rank * x->bytes;
+  for (int r = 0; r < t->size; r++)
+    t->in[r] = r == t->rank ? x->send + skip : send_of(t, r) + skip;
+  manta__reduce(x->recv, t->in, t->size, x->bytes / x->size, x->type, x->op);
+  return MANTA_OK;
+}
+
+// --- all-reduce ---------------------------------------------------------------------------------
+
+// The part of n bytes that is ours to reduce, in whole cache lines.
+static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *to)
+{
+  size_t per = ((n + (size_t)t->size - 1) / (size_t)t->size + 63) & ~(size_t)63;
+  *from = per * (size_t)t->rank < n ? per * (size_t)t->rank : n;
+  *to = n - *from < per ? n : *from + per;
+}
+
+// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
+static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
+                                 int last)
+{
+  _Alignas(64) uint8_t block[BLOCK];
+  size_t from, to;
+  slice(t, x->bytes, &from, &to);
+  for (size_t at = from; at < to; at += BLOCK) {
+    size_t len = to - at < BLOCK ? to - at : BLOCK;
+    for (int r = 0; r < t->size; r++)
+      t->in[r] = send_of(t, r) + at;
+    manta__reduce(block, t->in, t->size, len / x->size, x->type, x->op);
+    for (int r = first; r <= last; r++)
+      memcpy(recv_of(t, r) + at, block, len);
+  }
+  return MANTA_OK;
+}
+
+static manta_status direct_allreduce(struct manta__team *t, const struct transfer *x,
+                                     manta_error *err)
+{
+  return reduce_slice(t, x, 0, t->size - 1);
+}
+
+static manta_status direct_reduce(struct manta__team *t, const struct transfer *x, manta_error *err)
+{
+  return reduce_slice(t, x, x->root, x->root);
+}
+
+// With many ranks each reduces a part of the piece, and all copy the whole. Nobody reads what is
+// staged after the second phase, nor the result after the first one of the next piece.
+static manta_status reduce_in_parts(struct manta__team *t, const struct transfer *x,
+                                    manta_error *err)
+{
+  const size_t part = t->ring / 2;
+  for (size_t at = 0; at < x->bytes; at += part) {
+    size_t len = x->bytes - at < part ? x->bytes - at : part, from, to;
+    t->slot = next_slot(t, len);
+    stage_own(t, x, at, len);
+    MANTA_TRY(manta__team_meet(t, err));
+    slice(t, len, &from, &to);
+    if (to > from)
+      reduce_staged(t, x, t->result + from, from, to - from);
+    MANTA_TRY(manta__team_meet(t, err));
+    memcpy(x->recv + at, t->result, len);
+  }
+  return MANTA_OK;
+}
+
+// --- a call -------------------------------------------------------------------------------------
+
+static const struct way ways[] = {
+    [MANTA__CALL_ALLREDUCE] = {stage_own, take_reduced, direct_allreduce, TINY, SENDS_AND_RECVS,
+                               false},
+    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, direct_reduce, LARGE,
+                            SENDS_AND_RECV_OF_ROOT, false},
+    [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, direct_reduce_scatter, LARGE,
+                                    SENDS, true},
+    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, direct_broadcast, LARGE, SEND_OF_ROOT,
+                               false},
+    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, direct_allgather, LARGE, SENDS, false},
+    [MANTA__CALL_ALLGATHERV] = {stage_ragged, take_ragged, NULL, 0, SENDS, false},
+    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, direct_alltoall, LARGE, SENDS, true},
+    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, direct_gather, LARGE, SENDS, false},
+    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, direct_scatter, LARGE,
+                             SEND_OF_ROOT, true},
+};
+
+// A piece is a whole number of cache lines.
+static struct transfer make(const struct manta__team *t, const struct manta__task *task,
+                            const struct way *w)
+{
+  size_t size = manta_dtype_bytes(task->type), count = task->count;
+  size_t piece = w->blocks ? PIECE / (size_t)t->size : PIECE;
+  for (int r = 0; task->counts && r < t->size; r++)
+    count = r == 0 || task->counts[r] > count ? task->counts[r] : count;
+  return (struct transfer){.send = task->send,
+                           .recv = task->recv,
+                           .bytes = count * size,
+                           .piece = piece >= 64 ? piece & ~(size_t)63 : 8,
+                           .size = size,
+                           .type = task->type,
+                           .op = task->op,
+                           .root = task->root,
+                           .counts = task->counts,
+                           .blocks = w->blocks,
+                           .in_parts = task->call == MANTA__CALL_ALLREDUCE && t->size > 3};
+}
+
+// Whether what a rank receives lies where others still read. In its own block nobody does.
+static bool is_tangled(const struct manta__team *t, const struct manta__task *task,
+                       const struct transfer *x)
+{
+  size_t n = (size_t)t->size, own = (size_t)t->rank * x->bytes;
+  const uint8_t *send = x->send, *recv = x->recv;
+  size_t send_bytes = x->bytes, recv_bytes = x->bytes;
+  switch (task->call) {
+  case MANTA__CALL_REDUCE_SCATTER:
+  case MANTA__CALL_SCATTER:
+    if (recv == send + own)
+      return false;
+    send_bytes *= n;
+    break;
+  case MANTA__CALL_ALLGATHER:
+  case MANTA__CALL_GATHER:
+    if (send == recv + own)
+      return false;
+    recv_bytes *= n;
+    break;
+  case MANTA__CALL_ALLTOALL:
+    send_bytes *= n;
+    recv_bytes *= n;
+    break;
+  default:
+    return false;
+  }
+  return send && recv && send < recv + recv_bytes && recv < send + send_bytes;
+}
+
+static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
+                                   const struct transfer *x, const struct way *w)
+{
+  struct manta__desc d = {.call = (uint8_t)task->call,
+                          .type = (uint8_t)task->type,
+                          .op = (uint8_t)task->op,
+                          .root = task->root,
+                          .count = task->count,
+                          .send_at = MANTA__NOWHERE,
+                          .recv_at = MANTA__NOWHERE};
+  if (w->direct && x->bytes > w->from) {
+    size_t blocks = w->blocks ? (size_t)t->size : 1;
+    d.send_at = manta__heap_place(t->fabric, task->send, x->bytes * blocks);
+    d.recv_at = manta__heap_place(t->fabric, task->recv, x->bytes);
+    d.tangled = is_tangled(t, task, x);
+  }
+  return d;
+}
+
+manta_status manta__team_run(struct manta__team *t, const struct manta__task *task,
+                             manta_error *err)
+{
+  const struct way *w = &ways[task->call];
+  struct transfer x = make(t, task, w);
+  struct manta__desc d = describe(t, task, &x, w);
+  if (task->call != MANTA__CALL_BARRIER)
+    return transfer(t, &d, &x, w, err);
+  manta_status st = manta__team_begin(t, &d, err);
+  t->turn++;
+  return st;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm/team.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+#define SPINS       400    /* some 10 us, while every rank has a processor of its own */
+#define YIELD_NS    300000 /* of a wait: then asleep */
+#define YIELDED_NS  500000 /* somebody had the processor who does not wait for us */
+#define SHUN        200    /* waits without yielding after that */
+#define RING_MAX    (64u << 10)
+#define RINGS_MAX   ((size_t)1 << 30)
+#define STAGING_MAX (2u << 20)   /* of one rank */
+#define STAGING_MIN (512u << 10) /* and with very many of them */
+#define STAGING_ALL ((size_t)64 << 20)
+
+static _Thread_local bool background;
+
+// --- layout -------------------------------------------------------------------------------------
+
+static size_t pages(size_t n)
+{
+  return (n + 4095) & ~(size_t)4095;
+}
+
+static size_t ring_bytes(int n)
+{
+  size_t ring = RING_MAX;
+  while (ring > 4096 && ring * (size_t)n * (size_t)n > RINGS_MAX)
+    ring /= 2;
+  return ring;
+}
+
+static size_t lines_bytes(int n)
+{
+  return pages((size_t)n * sizeof(struct manta__line));
+}
+
+static size_t pairs_bytes(int n)
+{
+  return pages((size_t)n * (size_t)n * sizeof(struct manta__pair));
+}
+
+static size_t staging_bytes(int n)
+{
+  size_t staging = STAGING_MAX;
+  while (staging > STAGING_MIN && staging * (size_t)n > STAGING_ALL)
+    staging /= 2;
+  return staging;
+}
+
+size_t manta__team_bytes(int n)
+{
+  return lines_bytes(n) + pairs_bytes(n) + (size_t)n * staging_bytes(n) + staging_bytes(n) / 2 +
+         (size_t)n * (size_t)n * ring_bytes(n);
+}
+
+static int processors(void)
+{
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, uint64_t at, int rank,
+                              int size, const int *world, manta_error *err)
+{
+  uint8_t *base = f->base + at;
+  t->fabric = f;
+  t->rank = rank;
+  t->size = size;
+  t->line = (struct manta__line *)base;
+  t->pair = (struct manta__pair *)(base + lines_bytes(size));
+  t->staging = base + lines_bytes(size) + pairs_bytes(size);
+  t->ring = staging_bytes(size);
+  t->result = t->staging + (size_t)size * t->ring;
+  t->rings = t->result + t->ring / 2;
+  t->ring_bytes = ring_bytes(size);
+  t->timeout_ns = -1;
+  t->by = MANTA__NEVER;
+  t->crowded = f->host.size > processors();
+  t->spins = t->crowded ? 1 : SPINS;
+  t->world = manta__calloc((size_t)size, sizeof *t->world);
+  t->in = manta__calloc((size_t)size, sizeof *t->in);
+  if (!t->world || !t->in)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator of %d ranks", size);
+  memcpy(t->world, world, (size_t)size * sizeof *world);
+  return MANTA_OK;
+}
+
+void manta__team_fini(struct manta__team *t)
+{
+  if (t->line) {
+    atomic_store(&t->line[t->rank].left, 1);
+    for (int r = 0; t->world && r < t->size; r++)
+      manta__team_ring(t, r);
+  }
+  manta__free(t->world);
+  manta__free(t->in);
+}
+
+void manta__team_quit(struct manta__team *t)
+{
+  atomic_store(&t->quit, true);
+  manta__team_ring(t, t->rank);
+}
+
+// Our pages are to be ours: touched first by us, and before a copy is timed. A kernel that does not
+// know the advice has them faulted in one by one.
+void manta__team_warm(struct manta__team *t)
+{
+  madvise(t->staging + (size_t)t->rank * t->ring, t->ring, MADV_POPULATE_WRITE);
+  t->warm = true;
+}
+
+// --- phases -------------------------------------------------------------------------------------
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+void manta__team_background(void)
+{
+  background = true;
+}
+
+void manta__team_alive(const struct manta__team *t, bool waits)
+{
+  if (!background)
+    t->fabric->host.alive(t->fabric->host.ctx, waits);
+}
+
+struct manta__bell *manta__team_bell(const struct manta__team *t)
+{
+  return t->fabric->host.bell(t->fabric->host.ctx, t->world[t->rank]);
+}
+
+void manta__team_ring(const struct manta__team *t, int rank)
+{
+  manta__bell_ring(t->fabric->host.bell(t->fabric->host.ctx, t->world[rank]));
+}
+
+void manta__team_publish(struct manta__team *t)
+{
+  t->phase++;
+  // Sequentially consistent: a peer that is about to sleep sees the phase, or we see that it waits.
+  atomic_store(&t->line[t->rank].post[t->turn & 1].phase, t->phase);
+  for (int r = 0; r < t->size; r++)
+    if (r != t->rank)
+      manta__team_ring(t, r);
+}
+
+// A rank that is a turn ahead has left this turn's last phase where it was.
+static bool reached(const struct manta__team *t, int rank, uint32_t phase)
+{
+  const struct manta__post *post = &t->line[rank].post[t->turn & 1];
+  uint32_t there = atomic_load_explicit(&post->phase, memory_order_acquire);
+  return (int32_t)(there - phase) >= 0;
+}
+
+static const char *const names[] = {
+    "?",          "barrier",  "allreduce", "reduce",  "reduce_scatter", "broadcast", "allgather",
+    "allgatherv", "alltoall", "gather",    "scatter", "send",           "recv"};
+
+const char *manta__call_name(uint32_t call)
+{
+  return call < sizeof names / sizeof *names ? names[call] : "?";
+}
+
+// "rank 1", and in a group that was split also its rank in the run.
+static const char *tell_rank(char *buf, size_t size, const struct manta__team *t, int rank)
+{
+  if (t->world[rank] == rank)
+    snprintf(buf, size, "rank %d", rank);
+  else
+    snprintf(buf, size, "rank %d (%d of the run)", rank, t->world[rank]);
+  return buf;
+}
+
+manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
+                                 const char *call, manta_error *err)
+{
+  char who[48];
+  if (atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed))
+    return t->fabric->host.check(t->fabric->host.ctx, err);
+  if (left)
+    return manta_error_set(err, MANTA_EPEERLOST, "%s: %s has left its train function", call,
+                           tell_rank(who, sizeof who, t, rank));
+  if (atomic_load_explicit(&t->quit, memory_order_relaxed))
+    return manta_error_set(err, MANTA_ECANCELED, "%s: the communicator is being freed", call);
+  if (by == MANTA__NEVER || manta__now() <= by)
+    return MANTA_OK;
+  t->broken = true;
+  return manta_error_set(err, MANTA_ETIMEDOUT, "%s: %s of %d is missing after %.3g s", call,
+                         tell_rank(who, sizeof who, t, rank), t->size, (double)t->timeout_ns / 1e9);
+}
+
+// The phase is looked at after `left`: who left after it is fine.
+static manta_status trouble(struct manta__team *t, int rank, uint32_t phase, manta_error *err)
+{
+  bool left = atomic_load_explicit(&t->line[rank].left, memory_order_acquire);
+  if (reached(t, rank, phase))
+    return MANTA_OK;
+  return manta__team_trouble(t, rank, left, t->by,
+                             manta__call_name(manta__team_desc(t, t->rank)->call), err);
+}
+
+// Sleeps until somebody rings; true if the phase is reached.
+static bool sleep_for(struct manta__team *t, int rank, uint32_t phase)
+{
+  struct manta__bell *bell = manta__team_bell(t);
+  uint32_t seen = manta__bell_prepare(bell);
+  atomic_thread_fence(memory_order_seq_cst);
+  bool there = reached(t, rank, phase) || atomic_load(&t->line[rank].left) ||
+               atomic_load(t->fabric->host.abort) || atomic_load(&t->quit);
+  if (!there) {
+    manta__team_alive(t, true);
+    manta__bell_wait(bell, seen, t->by);
+    manta__team_alive(t, false);
+  }
+  manta__bell_done(bell);
+  return reached(t, rank, phase);
+}
+
+static bool spin_for(struct manta__team *t, int rank, uint32_t phase)
+{
+  for (int i = 0; i < t->spins; i++) {
+    if (reached(t, rank, phase))
+      return true;
+    relax();
+  }
+  return false;
+}
+
+// The rank that we wait for may want this very processor: yielding is then the shortest way. But a
+// program that computes keeps what it is given for milliseconds, and nobody wakes one who yielded:
+// then it is better to sleep, for a while.
+static bool yield_to(struct manta__team *t, int rank, uint32_t phase)
+{
+  int64_t began = manta__now(), before = began;
+  if (t->shun > 0) {
+    t->shun--;
+    return false;
+  }
+  do {
+    sched_yield();
+    int64_t now = manta__now();
+    if (now - before > YIELDED_NS)
+      t->shun = SHUN;
+    before = now;
+    if (reached(t, rank, phase))
+      return true;
+  } while (t->shun == 0 && before - began < YIELD_NS);
+  return false;
+}
+
+static manta_status wait_for(struct manta__team *t, int rank, uint32_t phase, manta_error *err)
+{
+  if (spin_for(t, rank, phase) || yield_to(t, rank, phase))
+    return MANTA_OK;
+  do
+    MANTA_TRY(trouble(t, rank, phase, err));
+  while (!sleep_for(t, rank, phase));
+  return MANTA_OK;
+}
+
+manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err)
+{
+  for (int r = 0; r < t->size; r++)
+    if (!reached(t, r, phase))
+      MANTA_TRY(wait_for(t, r, phase, err));
+  return MANTA_OK;
+}
+
+manta_status manta__team_meet(struct manta__team *t, manta_error *err)
+{
+  manta__team_publish(t);
+  return manta__team_wait(t, t->phase, err);
+}
+
+// --- descriptions -------------------------------------------------------------------------------
+
+static void tell_call(char *buf, size_t size, const struct manta__desc *d)
+{
+  static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
+  bool reduces = d->call >= MANTA__CALL_ALLREDUCE && d->call <= MANTA__CALL_REDUCE_SCATTER;
+  snprintf(buf, size, "%s of %llu %s%s%s root %d", manta__call_name(d->call),
+           (unsigned long long)d->count, manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
+           reduces && d->op < 5 ? ops[d->op] : "", d->root);
+}
+
+static bool same_call(const struct manta__desc *a, const struct manta__desc *b)
+{
+  return a->call == b->call && a->type == b->type && a->op == b->op && a->root == b->root &&
+         a->count == b->count;
+}
+
+manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
+{
+  if (t->broken)
+    return manta_error_set(err, MANTA_ESTATE,
+                           "%s: an earlier call ran out of time, the ranks are out of step",
+                           manta__call_name(d->call));
+  t->by = t->timeout_ns < 0 ? MANTA__NEVER : manta__now() + t->timeout_ns;
+  t->line[t->rank].post[t->turn & 1].desc = *d;
+  manta__team_alive(t, false);
+  manta__team_publish(t);
+  // The others have read the line of our next turn two turns ago: get it back while we wait.
+  __builtin_prefetch(&t->line[t->rank].post[(t->turn + 1) & 1], 1);
+  MANTA_TRY(manta__team_wait(t, t->phase, err));
+  for (int r = 0; r < t->size; r++) {
+    const struct manta__desc *o = manta__team_desc(t, r);
+    if (same_call(o, d))
+      continue;
+    char ours[96], theirs[96];
+    t->cursor = 0; // ours may have gone another way than theirs
+    tell_call(ours, sizeof ours, d);
+    tell_call(theirs, sizeof theirs, o);
+    return manta_error_set(err, MANTA_EINVAL,
+                           "the ranks call different things: rank %d %s, rank %d %s", t->rank, ours,
+                           r, theirs);
+  }
+  return MANTA_OK;
+}

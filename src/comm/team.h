@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/team.h - the ranks of a communicator that share memory.
+ *
+ * (1) All ranks make the same calls in the same order; each call is a number of phases that all
+ *     ranks agree on. A rank publishes a phase by storing its number; the others wait for that
+ *     store.
+ * (2) A call is a turn. Its first phase carries its description: a call that differs is found
+ *     there, on every rank, and named.
+ * (3) What a rank puts into its staging buffer in one phase is read by others until they publish
+ *     the next. The buffer is a ring that everybody goes through in the same steps, larger than the
+ *     second cache: to write lines that both sides still have in theirs takes three times as long.
+ * (4) A wait ends with the phase, with the abort word, with the deadline, or when a rank that is
+ *     waited for has left its function.
+ */
+#ifndef MANTA_COMM_TEAM_H
+#define MANTA_COMM_TEAM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <manta/comm.h>
+
+#include "sys/bell.h"
+
+#define MANTA__COMM_TINY  (1u << 10)  /* up to here the data lie behind the description */
+#define MANTA__COMM_PIECE (64u << 10) /* goes through a staging buffer at once */
+
+/* The host: who we are, the shared segment, the abort word, the bells. Borrowed. */
+struct manta__comm_host {
+  int rank, size;
+  int heap_fd;
+  void *ctx;
+  const _Atomic uint32_t *abort; /* not 0: check says why */
+  manta_status (*check)(void *ctx, manta_error *err);
+  struct manta__bell *(*bell)(void *ctx, int rank);
+  /* A sign of life; waits = true: the clock that looks for hangs stands still until the next
+   * one. Only called on the user's own thread. */
+  void (*alive)(void *ctx, bool waits);
+};
+
+struct manta__heap_block {
+  uint64_t at, bytes;
+  bool used;
+};
+
+/* What the communicators of a process have in common. */
+struct manta__fabric {
+  struct manta__comm_host host;
+  uint8_t *base; /* of the segment */
+  size_t bytes;
+  pthread_mutex_t lock;     /* for what follows */
+  uint64_t heap_at, region; /* rank r deals out [heap_at + r * region, … + region) */
+  struct manta__heap_block *block;
+  size_t blocks, block_cap;
+  manta_comm *comms;          /* the world's last */
+  struct manta__grave *grave; /* memory of teams that some rank has not left yet */
+};
+
+enum manta__call {
+  MANTA__CALL_BARRIER = 1,
+  MANTA__CALL_ALLREDUCE,
+  MANTA__CALL_REDUCE,
+  MANTA__CALL_REDUCE_SCATTER,
+  MANTA__CALL_BROADCAST,
+  MANTA__CALL_ALLGATHER,
+  MANTA__CALL_ALLGATHERV,
+  MANTA__CALL_ALLTOALL,
+  MANTA__CALL_GATHER,
+  MANTA__CALL_SCATTER,
+  MANTA__CALL_SEND,
+  MANTA__CALL_RECV
+};
+
+#define MANTA__NOWHERE   UINT64_MAX
+#define MANTA__TINY_SLOT SIZE_MAX
+
+/* What a rank says of its call. */
+struct manta__desc {
+  uint8_t call, type, op;
+  bool tangled; /* send and receive overlap: pieces must be staged before any is written */
+  int32_t root;
+  uint64_t count;
+  uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
+};
+
+/* What a rank publishes in one turn: read by the others with one miss if the data are few. */
+struct manta__post {
+  _Alignas(64) _Atomic uint32_t phase;
+  struct manta__desc desc;
+  uint8_t tiny[MANTA__COMM_TINY];
+};
+
+struct manta__line {                   /* of one rank, in the segment */
+  _Alignas(128) _Atomic uint32_t left; /* its function has returned */
+  struct manta__post post[2];          /* of this turn and the one before */
+};
+
+struct manta__pair { /* bytes on their way from one rank to another, in the segment */
+  _Alignas(128) _Atomic uint64_t put;
+  _Alignas(128) _Atomic uint64_t taken;
+};
+
+/* A send or a receive on its way. */
+struct manta__move {
+  bool sends, headed, wrong;
+  int peer;
+  uint8_t *buf;
+  size_t bytes, done;
+  uint64_t count, place;
+  uint32_t type;
+  int64_t by;
+  uint64_t their_count; /* of a send that differs */
+  uint32_t their_type;
+};
+
+/* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
+ * run: to write lines that a far processor has read costs ten times as much as to write near ones,
+ * and past the caches costs the same everywhere. So both are timed now and then. */
+struct manta__stager {
+  uint32_t count;
+  int64_t cost[2]; /* ns for 64 KB: plain, past the caches */
+};
+
+struct manta__team {
+  struct manta__fabric *fabric;
+  int rank, size;
+  int *world; /* rank of each in the run */
+  struct manta__line *line;
+  struct manta__pair *pair; /* [to][from] */
+  uint8_t *staging;         /* [rank][ring] */
+  uint8_t *result;          /* [ring / 2] */
+  uint8_t *rings;           /* [to][from][ring_bytes] */
+  size_t ring_bytes;
+  uint32_t phase;      /* published by us */
+  uint32_t turn;       /* which description is next */
+  size_t ring, cursor; /* bytes of a staging buffer, and how far we are in it */
+  size_t slot;         /* where in it the current piece lies */
+  struct manta__stager stager;
+  bool warm;
+  int64_t timeout_ns;  /* < 0: none */
+  int64_t by;          /* deadline of the current call */
+  _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
+  _Atomic bool quit;   /* we are leaving: waits end */
+  int spins;           /* before yielding and sleeping */
+  int shun;            /* waits that do not yield */
+  bool crowded;        /* more ranks than processors */
+  const void **in;     /* n pointers, for reductions */
+};
+
+struct manta__task;
+
+/* --- team.c --- */
+
+/* Bytes that a team of n needs in the segment, all zeros. */
+size_t manta__team_bytes(int n);
+manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, uint64_t at, int rank,
+                              int size, const int *world, manta_error *err);
+/* Tells the others that we left, and frees. */
+void manta__team_fini(struct manta__team *t);
+/* Every waiting and later call of ours ends with MANTA_ECANCELED. */
+void manta__team_quit(struct manta__team *t);
+/* Faults our staging buffer in, before its first use. */
+void manta__team_warm(struct manta__team *t);
+/* Publishes our next phase. */
+void manta__team_publish(struct manta__team *t);
+/* Waits until every rank has published this phase, which we have. */
+manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err);
+/* Publishes, and waits for the same of all others. */
+manta_status manta__team_meet(struct manta__team *t, manta_error *err);
+/* Publishes `d` (and what lies in the staging buffer), waits, and compares. */
+manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d,
+                               manta_error *err);
+/* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
+manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
+                                 const char *call, manta_error *err);
+void manta__team_ring(const struct manta__team *t, int rank);
+struct manta__bell *manta__team_bell(const struct manta__team *t);
+/* On the user's thread: a sign of life (see manta__comm_host). */
+void manta__team_alive(const struct manta__team *t, bool waits);
+/* This thread is manta's own: it gives no signs of life. */
+void manta__team_background(void);
+const char *manta__call_name(uint32_t call);
+/* The description of a rank in this turn, and its staging buffer for the current piece. */
+static inline const struct manta__desc *manta__team_desc(const struct manta__team *t, int rank)
+{
+  return &t->line[rank].post[t->turn & 1].desc;
+}
+static inline uint8_t *manta__team_staging(const struct manta__team *t, int rank)
+{
+  if (t->slot == MANTA__TINY_SLOT)
+    return t->line[rank].post[t->turn & 1].tiny;
+  return t->staging + (size_t)rank * t->ring + t->slot;
+}
+
+/* --- shared.c --- */
+manta_status manta__team_run(struct manta__team *t, const struct manta__task *task,
+                             manta_error *err);
+
+/* --- pair.c --- */
+
+/* Moves what can be moved; true when it is over, with its status in *st. */
+bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status *st,
+                      manta_error *err);
+
+/* --- heap.c --- */
+
+manta_status manta__fabric_create(struct manta__fabric **out, const struct manta__comm_host *host,
+                                  manta_error *err);
+void manta__fabric_destroy(struct manta__fabric *f);
+/* Zeroed memory of the segment; its place in *at. */
+manta_status manta__heap_take(struct manta__fabric *f, size_t bytes, uint64_t *at,
+                              manta_error *err);
+void manta__heap_give(struct manta__fabric *f, uint64_t at);
+/* Gives the memory of a team back when the last of its n ranks has left it. */
+void manta__heap_bury(struct manta__fabric *f, uint64_t at, int n);
+/* Place of p in the segment if all of it lies in our part of the heap, or MANTA__NOWHERE. */
+uint64_t manta__heap_place(const struct manta__fabric *f, const void *p, size_t bytes);
+
+#endif
