@@ -106,13 +106,14 @@ static int set_up(void **state)
     snprintf(space[i], sizeof space[i], "manta-%c-%d", "ab"[i], n);
   if (geteuid() != 0 || sh("ip netns add %s 2>/dev/null", space[0]) != 0)
     return 0; // every test says that it is skipped
-  bool made = sh("ip netns add %s && ip link add mh%da type veth peer name mh%db && "
-                 "ip link set mh%da netns %s && ip link set mh%db netns %s && "
-                 "ip -n %s addr add 10.77.0.1/24 dev mh%da && ip -n %s addr add 10.77.0.2/24 dev mh%db && "
-                 "ip -n %s link set mh%da up && ip -n %s link set mh%db up && "
-                 "ip -n %s link set lo up && ip -n %s link set lo up",
-                 space[1], n, n, n, space[0], n, space[1], space[0], n, space[1], n, space[0], n,
-                 space[1], n, space[0], space[1]) == 0;
+  bool made =
+      sh("ip netns add %s && ip link add mh%da type veth peer name mh%db && "
+         "ip link set mh%da netns %s && ip link set mh%db netns %s && "
+         "ip -n %s addr add 10.77.0.1/24 dev mh%da && ip -n %s addr add 10.77.0.2/24 dev mh%db && "
+         "ip -n %s link set mh%da up && ip -n %s link set mh%db up && "
+         "ip -n %s link set lo up && ip -n %s link set lo up",
+         space[1], n, n, n, space[0], n, space[1], space[0], n, space[1], n, space[0], n, space[1],
+         n, space[0], space[1]) == 0;
   if (!made) {
     tear_down(state);
     return 0;
@@ -131,8 +132,9 @@ static int set_up(void **state)
   }
   snprintf(command[1], sizeof command[1], "exec ip netns exec %s %s dial 10.77.0.2 " PORT, space[0],
            self);
-  return within(SOON, sh("ip netns exec %s sh -c 'ss -ltn 2>/dev/null || netstat -ltn' | grep -q :%s",
-                         space[1], PORT) == 0)
+  return within(SOON,
+                sh("ip netns exec %s sh -c 'ss -ltn 2>/dev/null || netstat -ltn' | grep -q :%s",
+                   space[1], PORT) == 0)
              ? 0
              : -1;
 }
