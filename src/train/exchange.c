@@ -39,15 +39,13 @@ manta_status manta__exchange_begin(struct manta__exchange *x, int world, manta_e
 
 static void tell_all(manta_run *r, uint16_t kind, uint64_t round, const void *p, size_t n)
 {
-  manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = kind,
                          .group = r->trainer->group,
                          .id = {r->id, r->group.attempt, -1, 0},
                          .call = round,
                          .data = p,
                          .len = n};
-  if (manta__driver_send(&m, NULL, &err) < 0)
-    manta__warn("%s", err.message); // the ranks see their deadline
+  manta__run_tell_all(r->trainer, &m, NULL);
 }
 
 // --- exchange -----------------------------------------------------------------------------------
@@ -123,6 +121,8 @@ void manta__exchange_settle(manta_run *r)
   struct manta__exchange *x = &r->exchange;
   int64_t least = INT64_MAX;
   int votes = 0;
+  if (x->world != r->group.world)
+    return; // an attempt that is not formed yet, or not any more
   for (int i = 0; i < x->world; i++) {
     if (!counts(r, i))
       continue;
