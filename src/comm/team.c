@@ -163,13 +163,19 @@ const char *manta__call_name(uint32_t call)
   return call < sizeof names / sizeof *names ? names[call] : "?";
 }
 
+static int label_of(const struct manta__team *t, int rank)
+{
+  return t->label ? t->label[rank] : rank;
+}
+
 // "rank 1", and in a group that was split also its rank in the run.
 static const char *tell_rank(char *buf, size_t size, const struct manta__team *t, int rank)
 {
-  if (t->world[rank] == rank)
-    snprintf(buf, size, "rank %d", rank);
+  int label = label_of(t, rank);
+  if (t->world[rank] == label)
+    snprintf(buf, size, "rank %d", label);
   else
-    snprintf(buf, size, "rank %d (%d of the run)", rank, t->world[rank]);
+    snprintf(buf, size, "rank %d (%d of the run)", label, t->world[rank]);
   return buf;
 }
 
@@ -275,10 +281,21 @@ static void tell_call(char *buf, size_t size, const struct manta__desc *d)
            reduces && d->op < 5 ? ops[d->op] : "", d->root);
 }
 
-static bool same_call(const struct manta__desc *a, const struct manta__desc *b)
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b)
 {
   return a->call == b->call && a->type == b->type && a->op == b->op && a->root == b->root &&
          a->count == b->count;
+}
+
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err)
+{
+  char ours[96], theirs[96];
+  tell_call(ours, sizeof ours, a);
+  tell_call(theirs, sizeof theirs, b);
+  return manta_error_set(err, MANTA_EINVAL,
+                         "the ranks call different things: rank %d %s, rank %d %s", a_rank, ours,
+                         b_rank, theirs);
 }
 
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
@@ -293,14 +310,8 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
   MANTA_TRY(manta__team_meet(t, err));
   for (int r = 0; r < t->size; r++) {
     const struct manta__desc *o = manta__team_desc(t, r);
-    if (same_call(o, d))
-      continue;
-    char ours[96], theirs[96];
-    tell_call(ours, sizeof ours, d);
-    tell_call(theirs, sizeof theirs, o);
-    return manta_error_set(err, MANTA_EINVAL,
-                           "the ranks call different things: rank %d %s, rank %d %s", t->rank, ours,
-                           r, theirs);
+    if (!manta__desc_same(o, d))
+      return manta__desc_differ(label_of(t, t->rank), d, label_of(t, r), o, err);
   }
   return MANTA_OK;
 }

@@ -119,7 +119,8 @@ struct manta__move {
 struct manta__team {
   struct manta__fabric *fabric;
   int rank, size;
-  int *world; /* rank of each in the run */
+  int *world;       /* rank of each in the run */
+  const int *label; /* rank of each in a group that spans hosts, for messages; NULL: as here */
   struct manta__line *line;
   struct manta__pair *pair; /* [to][from] */
   uint8_t *staging;         /* [rank][2][CHUNK] */
@@ -171,6 +172,10 @@ void manta__team_alive(const struct manta__team *t, bool waits);
 /* This thread is manta's own: it gives no signs of life. */
 void manta__team_background(void);
 const char *manta__call_name(uint32_t call);
+/* Whether two ranks call the same; and the message if they do not. */
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b);
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err);
 /* Copies from the memory of a rank; `place` and `addr` as it described them. */
 manta_status manta__team_peek(struct manta__team *t, int rank, void *to, uint64_t place,
                               uint64_t addr, size_t skip, size_t bytes, manta_error *err);
