@@ -58,6 +58,16 @@ static void list_nodes(struct manta__hosts *h)
   }
 }
 
+static int most_ranks(const struct manta__hosts *h)
+{
+  int most = 0;
+  for (int g = 0; g < h->hosts; g++) {
+    int n = h->first[g + 1] - h->first[g];
+    most = n > most ? n : most;
+  }
+  return most;
+}
+
 manta_status manta__hosts_init(struct manta__hosts *h, const struct manta__hosts_config *cfg,
                                manta_error *err)
 {
@@ -86,6 +96,7 @@ manta_status manta__hosts_init(struct manta__hosts *h, const struct manta__hosts
   number_hosts(h, cfg->host);
   list_members(h);
   list_nodes(h);
+  h->piece = manta__team_ring_size(most_ranks(h)) / 2;
   if (h->team)
     h->team->label = h->member + h->first[h->me];
   return MANTA_OK;
@@ -236,7 +247,7 @@ struct card { // what the first rank of a host tells the others; its ride follow
   int32_t direct;
 };
 
-struct verdict { // what it tells its team
+struct verdict { // what it tells its team, in its post
   manta_status status;
   bool direct;
   struct card differs;
@@ -325,6 +336,8 @@ static size_t cards_bytes(const struct manta__hosts *h)
   return n;
 }
 
+_Static_assert(sizeof(struct verdict) <= MANTA__COMM_TINY, "a verdict fits a post");
+
 // The first rank of a host, after its team has met.
 static manta_status agree(struct manta__hosts *h, const struct manta__opening *o, bool differs,
                           manta_error *err)
@@ -343,7 +356,7 @@ static manta_status agree(struct manta__hosts *h, const struct manta__opening *o
   if (v.status == MANTA_OK && o->take)
     o->take(h, o->task);
   if (t->size > 1)
-    memcpy(manta__team_staging(t, 0), &v, sizeof v);
+    memcpy(t->line[0].post[t->turn & 1].tiny, &v, sizeof v);
   else if (v.status < 0)
     return manta__desc_differ(h->rank, &v.differs.desc, v.differs.other_rank, &v.differs.other,
                               err);
@@ -355,7 +368,7 @@ static manta_status hear_verdict(struct manta__hosts *h, manta_error *err)
   struct manta__team *t = h->team;
   struct verdict v;
   MANTA_TRY(manta__team_meet(t, err));
-  memcpy(&v, manta__team_staging(t, 0), sizeof v);
+  memcpy(&v, t->line[0].post[t->turn & 1].tiny, sizeof v);
   h->direct = v.direct;
   if (v.status == MANTA_OK)
     return MANTA_OK;
@@ -364,16 +377,14 @@ static manta_status hear_verdict(struct manta__hosts *h, manta_error *err)
 }
 
 // Whether the ranks of this host can reach each other's buffers. The same answer on all of them.
-static manta_status can_reach(struct manta__hosts *h, manta_error *err)
+static bool can_reach(const struct manta__team *t)
 {
-  struct manta__team *t = h->team;
-  h->direct = true;
-  for (int r = 0; r < t->size; r++)
-    h->direct = h->direct && manta__team_desc(t, r)->send_at != MANTA__NOWHERE &&
-                manta__team_desc(t, r)->recv_at != MANTA__NOWHERE;
-  if (t->size == 1)
-    h->direct = true;
-  return h->direct ? MANTA_OK : manta__team_can_peek(t, &h->direct, err);
+  for (int r = 0; r < t->size && t->size > 1; r++) {
+    const struct manta__desc *d = manta__team_desc(t, r);
+    if (d->send_at == MANTA__NOWHERE || d->recv_at == MANTA__NOWHERE)
+      return false;
+  }
+  return true;
 }
 
 manta_status manta__hosts_open(struct manta__hosts *h, const struct manta__opening *o,
@@ -381,23 +392,33 @@ manta_status manta__hosts_open(struct manta__hosts *h, const struct manta__openi
 {
   struct manta__team *t = h->team;
   const struct manta__task *task = o->task;
-  struct manta__desc d = {.call = task->call,
-                          .type = task->type,
-                          .op = task->op,
+  struct manta__desc d = {.call = (uint8_t)task->call,
+                          .type = (uint8_t)task->type,
+                          .op = (uint8_t)task->op,
                           .root = task->root,
                           .count = task->count,
                           .send_at = manta__heap_place(t->fabric, task->send, o->bytes),
-                          .recv_at = manta__heap_place(t->fabric, task->recv, o->bytes),
-                          .send = (uintptr_t)task->send,
-                          .recv = (uintptr_t)task->recv};
+                          .recv_at = manta__heap_place(t->fabric, task->recv, o->bytes)};
   manta_status st = manta__team_begin(t, &d, err);
   h->by = t->by;
-  h->direct = false;
-  if (st == MANTA_OK && o->direct)
-    st = can_reach(h, err);
+  h->direct = o->direct && can_reach(t);
   if (t->rank == 0 && (st == MANTA_OK || st == MANTA_EINVAL)) { // the others must hear of it
     manta_status all = agree(h, o, st < 0, st < 0 ? NULL : err);
     st = st < 0 ? st : all;
   }
   return st == MANTA_OK && t->size > 1 ? hear_verdict(h, err) : st;
+}
+
+manta_status manta__hosts_agree(struct manta__hosts *h, const struct manta__task *task,
+                                manta_error *err)
+{
+  struct manta__opening o = {.task = task};
+  manta_status st = manta__hosts_open(h, &o, err);
+  h->team->turn++;
+  return st;
+}
+
+size_t manta__task_bytes(const struct manta__task *task)
+{
+  return task->count * manta_dtype_bytes(task->type);
 }

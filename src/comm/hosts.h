@@ -8,9 +8,9 @@
  * (2) A call begins with an agreement: the team compares descriptions, then the first rank of each
  *     host compares with all others, then it tells its team. What is small rides along.
  * (3) A large reduction: each lane has a slice of the vector, and of that each host has a part. A
- *     rank reduces its slice over its host, straight out of the team's buffers, sends the nodes of
- *     the tree (comm/reduce.h) to the host whose part it is, which combines them and sends the
- *     result to all. In chunks, several under way: sending, receiving and adding overlap.
+ *     rank reduces its slice over its host, sends the nodes of the tree (comm/reduce.h) to the host
+ *     whose part it is, which combines them and sends the result to all. In chunks, several under
+ *     way: sending, receiving and adding overlap.
  * (4) What is added to what depends on ranks alone: the bits are those of manta__reduce over all.
  * (5) A wait ends as in a team: abort word, deadline, somebody who left.
  */
@@ -49,8 +49,9 @@ struct manta__hosts {
   int *nodes_of;            /* [hosts]: how many a host has */
   int nodes;
   uint32_t group, seq;
-  int64_t by;  /* deadline of the current call */
-  bool direct; /* on every host the ranks reach each other's buffers */
+  int64_t by;   /* deadline of the current call */
+  bool direct;  /* on every host the ranks reach each other's buffers */
+  size_t piece; /* that fits half a staging buffer of every host */
   const char *call;
   _Atomic bool broken; /* a call failed half-way: the ranks are out of step */
   uint8_t *room;       /* for chunks under way */
@@ -124,6 +125,16 @@ manta_status manta__hosts_open(struct manta__hosts *h, const struct manta__openi
                                manta_error *err);
 /* What rode with the description of host g. */
 const uint8_t *manta__hosts_ride(const struct manta__hosts *h, int g);
+
+/* Begins a call with which nothing rides, and ends its turn. */
+manta_status manta__hosts_agree(struct manta__hosts *h, const struct manta__task *task,
+                                manta_error *err);
+size_t manta__task_bytes(const struct manta__task *task);
+/* hosts_reduce.c */
+manta_status manta__hosts_reduce(struct manta__hosts *h, const struct manta__task *task,
+                                 manta_error *err);
+manta_status manta__hosts_reduce_scatter(struct manta__hosts *h, const struct manta__task *task,
+                                         manta_error *err);
 
 /* The rank of host g in a lane. */
 static inline int manta__hosts_member(const struct manta__hosts *h, int g, int lane)

@@ -8,8 +8,9 @@
 #include "comm/comm.h"
 #include "sys/thread.h"
 
-#define SPINS 2000
-#define STACK (128u << 10)
+#define SPINS      2000
+#define STACK      (128u << 10)
+#define RENDEZVOUS 4096 /* from here on shared memory is copied from its place */
 
 manta_status manta__mover_init(struct manta__mover *m, int size, manta_error *err)
 {
@@ -34,8 +35,8 @@ static void begin(manta_comm *c, manta_work *w)
       .bytes = bytes,
       .count = t->count,
       .type = t->type,
-      .place = sends && bytes > MANTA__COMM_TINY ? manta__heap_place(c->fabric, t->send, bytes)
-                                                 : MANTA__NOWHERE,
+      .place = sends && bytes > RENDEZVOUS ? manta__heap_place(c->fabric, t->send, bytes)
+                                           : MANTA__NOWHERE,
       .by = team->timeout_ns < 0 ? MANTA__NEVER : manta__now() + team->timeout_ns};
 }
 

@@ -329,6 +329,10 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_DISBAND:
     disband(g);
     break;
+  case MANTA__M_GIVEN:
+  case MANTA__M_AGREED:
+    agent_worker_tell_all(g, m);
+    break;
   default:
     manta__warn("agent: message of unknown kind %u from the driver", m->kind);
   }

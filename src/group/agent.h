@@ -194,6 +194,8 @@ void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error);
 void agent_worker_exited(struct worker *w, int status); /* as waitpid gives it; -1: unknown */
 void agent_worker_kill(struct worker *w, const char *cause);
 void agent_worker_ask_exit(struct worker *w);
+/* Passes a message on to those that are inside their function. */
+void agent_worker_tell_all(struct group *g, const struct manta__msg *m);
 
 /* agent_attempt.c */
 void agent_attempt(struct group *g, struct manta__msg *m);

@@ -64,9 +64,20 @@ static void on_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_SNAP:
     agent_snap(w, m);
     break;
+  case MANTA__M_GIVE:
+  case MANTA__M_AGREE:
+    forward(w, m);
+    break;
   default:
     manta__warn("agent: message of unknown kind %u from a worker", m->kind);
   }
+}
+
+void agent_worker_tell_all(struct group *g, const struct manta__msg *m)
+{
+  for (struct worker *w = g->workers; w; w = w->next)
+    if (w->state == WORKER_RUNNING && w->attempt == m->id.attempt)
+      agent_send(w->link, m);
 }
 
 static void on_silent(uv_timer_t *t)

@@ -37,6 +37,9 @@ enum manta__kind {
   MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
   MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
+  /* driver -> agent -> every worker inside its function; call: the round */
+  MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */
+  MANTA__M_AGREED, /* the least number: int64_t */
   /* agent -> driver */
   MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}; fd: its ring */
   MANTA__M_FORMED,      /* the attempt runs: {world, members: [[wid, rank], …]} */
@@ -56,6 +59,8 @@ enum manta__kind {
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
   MANTA__M_DONE,       /* {status, message, result, reports} */
+  MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
+  MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
   /* agent <-> zygote */
   MANTA__M_FORK = 112, /* {wid}; fds: control socket, lifeline, output, ring, eventfd */
   MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
@@ -65,6 +70,14 @@ enum manta__kind {
   MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
   /* command -> agent, over the named socket: requests, replied to */
   MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
+};
+
+/* What one rank may give to all. */
+#define MANTA__GIVE_MAX (64u << 10)
+
+/* Behind it lie `count` sizes (uint64_t) and then the bytes of all ranks, in their order. */
+struct manta__given {
+  uint32_t count, zero;
 };
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */

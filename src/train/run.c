@@ -106,17 +106,25 @@ static void on_gone(manta_trainer *t, const manta_value *v, int64_t now)
     if (!r->group.killed)
       manta__run_log(r, MANTA__EV_LOST, v);
     manta__group_gone(&r->group, wid, &why, now);
+    manta__exchange_settle(r);
   }
   drop_peer(t, wid);
+}
+
+// Of a rank of the attempt that is going on?
+static bool is_current(const manta_run *r, const struct manta__msg *m)
+{
+  return r && m->id.run == r->id && m->id.attempt == r->group.attempt && m->id.rank >= 0 &&
+         m->id.rank < r->group.world;
 }
 
 static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
 {
   manta_run *r = t->run;
   int rank = m->id.rank;
-  if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || rank < 0 ||
-      rank >= r->group.world)
+  if (!is_current(r, m))
     return;
+  manta__exchange_left(r, rank);
   int64_t wid = r->group.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);
   manta_error err = MANTA_ERROR_INIT;
@@ -170,6 +178,8 @@ static void on_formed(manta_trainer *t, struct manta__msg *m, const manta_value 
                     r->group.policy.want);
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
   manta__run_log(r, MANTA__EV_ATTEMPT, &rec);
+  if (manta__exchange_begin(&r->exchange, world, &err) < 0)
+    manta__warn("%s", err.message);
   manta__group_formed(&r->group, t->wids, world);
   if (r->timeline.formed == 0)
     r->timeline.formed = now - r->timeline.began;
@@ -284,6 +294,7 @@ static void form(manta_run *r)
   manta_error err = MANTA_ERROR_INIT;
   uint64_t key;
   bool own, memory = false;
+  manta__exchange_end(&r->exchange);
   manta_status st = manta__driver_up(&err);
   if (st == MANTA_OK)
     st = manta__driver_program(&key, t->threads, &err);
@@ -496,6 +507,11 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     on_snap(t, m, now);
     return;
   }
+  if (m->kind == MANTA__M_GIVE || m->kind == MANTA__M_AGREE) {
+    if (is_current(t->run, m) && m->id.rank < t->run->exchange.world)
+      (m->kind == MANTA__M_GIVE ? manta__exchange_give : manta__exchange_vote)(t->run, m);
+    return;
+  }
   if (manta__msg_value(m, &v, NULL) < 0)
     return;
   switch (m->kind) {
@@ -509,8 +525,10 @@ void manta__run_on_msg(manta_trainer *t, struct manta__msg *m)
     on_noroom(t, &v, now);
     break;
   case MANTA__M_DYING: // what follows from it comes with GONE
-    if (t->run)
+    if (t->run) {
       manta__group_dying(&t->run->group, manta_value_as_int(manta_value_get(&v, "wid"), -1));
+      manta__exchange_settle(t->run);
+    }
     break;
   case MANTA__M_GONE:
     on_gone(t, &v, now);

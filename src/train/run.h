@@ -10,6 +10,7 @@
  *   deliver.c   rows, output and callbacks on the user's thread
  *   run.c       what happens to it: messages of the agent, attempts, steps
  *   say.c       what it says, to the user and to run.log
+ *   exchange.c  what ranks tell each other through the driver
  *   rows.c      rings -> run.log -> alignment
  *   ending.c    its end: results, the last checkpoint, the message
  */
@@ -53,6 +54,12 @@ struct manta__newest { /* the newest snapshot in memory */
   int64_t capacity; /* bytes of its slot, of which there are three */
 };
 
+struct manta__exchange {      /* what the ranks of the attempt tell each other */
+  struct manta__voice *voice; /* by rank */
+  int world;
+  uint64_t exchanges, agreements; /* rounds that are over */
+};
+
 struct manta_trainer {
   manta_trainer *next;
   uint32_t group;
@@ -90,6 +97,7 @@ struct manta_run {
   struct manta__group group;
   struct manta__member *members;
   struct manta__align align;
+  struct manta__exchange exchange;
   bool strict_reports, listening;
   int keep_last, keep_best;
   bool score_min;
@@ -150,6 +158,19 @@ void manta__run_show(manta_trainer *t, int rank, const char *data, size_t len);
 /* Shows a warning to the user, and logs it. */
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v);
+
+/* --- exchange.c --- */
+
+/* An attempt of `world` ranks begins, or there is none any more. */
+manta_status manta__exchange_begin(struct manta__exchange *x, int world, manta_error *err);
+void manta__exchange_end(struct manta__exchange *x);
+/* A message of a rank of this attempt: bytes for all, a number to agree on. */
+void manta__exchange_give(manta_run *r, const struct manta__msg *m);
+void manta__exchange_vote(manta_run *r, const struct manta__msg *m);
+/* A rank left its function. */
+void manta__exchange_left(manta_run *r, int rank);
+/* The members changed: those who wait may have all the votes now. */
+void manta__exchange_settle(manta_run *r);
 
 /* --- rows.c --- */
 

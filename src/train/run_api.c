@@ -89,6 +89,7 @@ static void run_free(manta_run *r)
 {
   manta__log_writer_close(r->log);
   manta__align_fini(&r->align);
+  manta__exchange_end(&r->exchange);
   manta__deliver_free(r);
   for (int i = 0; r->result && i < r->group.places; i++)
     manta_value_fini(&r->result[i]);

@@ -59,6 +59,11 @@ manta_session *manta_session_current(void)
   return current;
 }
 
+struct manta__job *manta__session_job(const manta_session *s)
+{
+  return s->job;
+}
+
 // --- who am I -----------------------------------------------------------------------------------
 
 int manta_session_rank(const manta_session *s)

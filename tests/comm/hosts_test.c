@@ -152,16 +152,6 @@ static void teams_give_the_bits_of_one_host(void **state)
   }
 }
 
-// Without a way to each other's private memory, everything goes through staging buffers.
-static void teams_that_cannot_peek_give_the_same(void **state)
-{
-  need_ucx();
-  setenv("MANTA_COMM_PEEK", "off", 1);
-  on_hosts(&loopback, &teams[1], every_type);
-  on_hosts(&loopback, &teams[1], large);
-  unsetenv("MANTA_COMM_PEEK");
-}
-
 static int in_heap(struct rig *g, int rank, int n, struct board *board)
 {
   struct bufs b = {.want = malloc(ROOM)};
@@ -471,7 +461,6 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(allreduce_gives_the_bits_of_one_host),
       cmocka_unit_test(teams_give_the_bits_of_one_host),
-      cmocka_unit_test(teams_that_cannot_peek_give_the_same),
       cmocka_unit_test(shared_buffers_give_the_same),
       cmocka_unit_test(two_hosts_give_the_same),
       cmocka_unit_test(data_moves_where_it_should),
