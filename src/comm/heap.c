@@ -199,7 +199,7 @@ void manta__heap_give(struct manta__fabric *f, uint64_t at)
 
 manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err)
 {
-  uint64_t at;
+  uint64_t at = 0;
   MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
   *out = c->fabric->base + at;
   return MANTA_OK;

@@ -10,8 +10,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-#define SPINS       400 /* some 10 us, while every rank has a processor of its own */
-#define YIELD_NS    300000
+#define SPINS       400    /* some 10 us, while every rank has a processor of its own */
+#define YIELD_NS    300000 /* of a wait: then asleep */
+#define YIELDED_NS  500000 /* somebody had the processor who does not wait for us */
+#define SHUN        200    /* waits without yielding after that */
 #define RING_MAX    (64u << 10)
 #define RINGS_MAX   ((size_t)1 << 30)
 #define STAGING_MAX (2u << 20)   /* of one rank */
@@ -172,6 +174,7 @@ static const char *const names[] = {
 
 const char *manta__call_name(uint32_t call)
 {
+  call &= ~(uint32_t)MANTA__CALL_ON_GPU;
   return call < sizeof names / sizeof *names ? names[call] : "?";
 }
 
@@ -236,36 +239,46 @@ static bool sleep_for(struct manta__team *t, int rank, uint32_t phase)
   return reached(t, rank, phase);
 }
 
-// True if the phase came within the time for which it pays to stay awake.
-static bool stay_awake(struct manta__team *t, int rank, uint32_t phase, manta_status *st,
-                       manta_error *err)
+static bool spin_for(struct manta__team *t, int rank, uint32_t phase)
 {
   for (int i = 0; i < t->spins; i++) {
     if (reached(t, rank, phase))
       return true;
     relax();
-    if ((i & 63) == 63 && (*st = trouble(t, rank, phase, err)) < 0)
-      return false;
   }
-  // The rank that we wait for may want this very processor.
-  int64_t until = manta__now() + YIELD_NS;
-  for (int i = 1;; i++) {
+  return false;
+}
+
+// The rank that we wait for may want this very processor: yielding is then the shortest way. But a
+// program that computes keeps what it is given for milliseconds, and nobody wakes one who yielded:
+// then it is better to sleep, for a while.
+static bool yield_to(struct manta__team *t, int rank, uint32_t phase)
+{
+  int64_t began = manta__now(), before = began;
+  if (t->shun > 0) {
+    t->shun--;
+    return false;
+  }
+  do {
     sched_yield();
+    int64_t now = manta__now();
+    if (now - before > YIELDED_NS)
+      t->shun = SHUN;
+    before = now;
     if (reached(t, rank, phase))
       return true;
-    if (i % 8 == 0 && ((*st = trouble(t, rank, phase, err)) < 0 || manta__now() > until))
-      return false;
-  }
+  } while (t->shun == 0 && before - began < YIELD_NS);
+  return false;
 }
 
 static manta_status wait_for(struct manta__team *t, int rank, uint32_t phase, manta_error *err)
 {
-  manta_status st = MANTA_OK;
-  if (stay_awake(t, rank, phase, &st, err))
+  if (spin_for(t, rank, phase) || yield_to(t, rank, phase))
     return MANTA_OK;
-  while (st == MANTA_OK && !sleep_for(t, rank, phase))
-    st = trouble(t, rank, phase, err);
-  return st;
+  do
+    MANTA_TRY(trouble(t, rank, phase, err));
+  while (!sleep_for(t, rank, phase));
+  return MANTA_OK;
 }
 
 manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err)
@@ -287,9 +300,11 @@ manta_status manta__team_meet(struct manta__team *t, manta_error *err)
 static void tell_call(char *buf, size_t size, const struct manta__desc *d)
 {
   static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
-  bool reduces = d->call >= MANTA__CALL_ALLREDUCE && d->call <= MANTA__CALL_REDUCE_SCATTER;
-  snprintf(buf, size, "%s of %llu %s%s%s root %d", manta__call_name(d->call),
-           (unsigned long long)d->count, manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
+  uint32_t call = d->call & ~(uint32_t)MANTA__CALL_ON_GPU;
+  bool reduces = call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
+  snprintf(buf, size, "%s%s of %llu %s%s%s root %d", manta__call_name(call),
+           d->call == call ? "" : " on a GPU", (unsigned long long)d->count,
+           manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
            reduces && d->op < 5 ? ops[d->op] : "", d->root);
 }
 

@@ -72,7 +72,8 @@ enum manta__call {
   MANTA__CALL_GATHER,
   MANTA__CALL_SCATTER,
   MANTA__CALL_SEND,
-  MANTA__CALL_RECV
+  MANTA__CALL_RECV,
+  MANTA__CALL_ON_GPU = 0x80 /* added in a description */
 };
 
 #define MANTA__NOWHERE   UINT64_MAX
@@ -147,6 +148,7 @@ struct manta__team {
   _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
   _Atomic bool quit;   /* we are leaving: waits end */
   int spins;           /* before yielding and sleeping */
+  int shun;            /* waits that do not yield */
   bool crowded;        /* more ranks than processors */
   const void **in;     /* n pointers, for reductions */
 };
