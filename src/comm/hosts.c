@@ -142,10 +142,21 @@ manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes
 
 // --- messages -----------------------------------------------------------------------------------
 
+// Sends and receives have no number: they come in order.
 static uint64_t tag_of(const struct manta__hosts *h, int sender, enum manta__kind kind, size_t sub)
 {
+  uint16_t seq = kind == MANTA__KIND_MOVE ? 0 : (uint16_t)h->seq;
   return (uint64_t)h->group << 48 | (uint64_t)(uint16_t)h->world[sender] << 32 |
-         (uint64_t)(uint16_t)h->seq << 16 | (uint64_t)(uint8_t)sub << 8 | (uint64_t)kind;
+         (uint64_t)seq << 16 | (uint64_t)(uint8_t)sub << 8 | (uint64_t)kind;
+}
+
+manta_status manta__hosts_post(struct manta__hosts *h, struct manta__move *m, bool sends, void *buf,
+                               size_t bytes, int i, manta_error *err)
+{
+  return sends ? manta__hosts_send(h, m->peer, buf, bytes, MANTA__KIND_MOVE, (size_t)i, &m->req[i],
+                                   err)
+               : manta__hosts_recv(h, m->peer, buf, bytes, MANTA__KIND_MOVE, (size_t)i, &m->req[i],
+                                   err);
 }
 
 manta_status manta__hosts_send(struct manta__hosts *h, int rank, const void *buf, size_t bytes,
@@ -203,15 +214,23 @@ manta_status manta__hosts_test(struct manta__hosts *h, struct manta__net_req **r
   return st;
 }
 
-manta_status manta__hosts_turn(struct manta__hosts *h, int rank, int *idle, manta_error *err)
+manta_status manta__hosts_trouble(struct manta__hosts *h, int rank, int64_t by, const char *call,
+                                  manta_error *err)
 {
   struct manta__team *t = h->team;
   MANTA_TRY(abort_cause(h, err));
   if (atomic_load_explicit(&t->quit, memory_order_relaxed))
-    return manta_error_set(err, MANTA_ECANCELED, "%s: the communicator is being freed", h->call);
-  if (h->by != MANTA__NEVER && manta__now() > h->by)
-    return manta_error_set(err, MANTA_ETIMEDOUT, "%s: rank %d of %d is missing after %.3g s",
-                           h->call, rank, h->size, (double)t->timeout_ns / 1e9);
+    return manta_error_set(err, MANTA_ECANCELED, "%s: the communicator is being freed", call);
+  if (by != MANTA__NEVER && manta__now() > by)
+    return manta_error_set(err, MANTA_ETIMEDOUT, "%s: rank %d of %d is missing after %.3g s", call,
+                           rank, h->size, (double)t->timeout_ns / 1e9);
+  return MANTA_OK;
+}
+
+manta_status manta__hosts_turn(struct manta__hosts *h, int rank, int *idle, manta_error *err)
+{
+  struct manta__team *t = h->team;
+  MANTA_TRY(manta__hosts_trouble(h, rank, h->by, h->call, err));
   bool waits = *idle >= h->wire->spins;
   if (waits)
     manta__team_alive(t, true);

@@ -75,9 +75,6 @@ manta_status manta__hosts_run(struct manta__hosts *h, const struct manta__task *
  * the group); true when it is over, with its status in *st. */
 bool manta__hosts_step(struct manta__hosts *h, struct manta__move *m, manta_status *st,
                        manta_error *err);
-/* Gives up what is under way of it. */
-void manta__hosts_drop(struct manta__hosts *h, struct manta__move *m);
-
 /* --- for the files of hosts --- */
 
 /* Kinds of messages: the lowest byte of a tag. */
@@ -104,6 +101,12 @@ manta_status manta__hosts_test(struct manta__hosts *h, struct manta__net_req **r
 manta_status manta__hosts_turn(struct manta__hosts *h, int rank, int *idle, manta_error *err);
 /* Room for n requests and for `bytes` of data, in h->req (all NULL) and h->room. */
 manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes, manta_error *err);
+/* What ends a wait for `rank` besides progress: MANTA_OK if nothing does. */
+manta_status manta__hosts_trouble(struct manta__hosts *h, int rank, int64_t by, const char *call,
+                                  manta_error *err);
+/* Starts m->req[i] of a send or a receive. */
+manta_status manta__hosts_post(struct manta__hosts *h, struct manta__move *m, bool sends, void *buf,
+                               size_t bytes, int i, manta_error *err);
 /* Waits for the first n of h->req; h->with says what they are. */
 manta_status manta__hosts_wait(struct manta__hosts *h, size_t n, manta_error *err);
 /* What a message with `rank` failed by, with the reason if somebody knows it. */

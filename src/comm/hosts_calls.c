@@ -411,6 +411,8 @@ static bool is_tangled(const struct manta__hosts *h, const struct manta__task *t
 {
   size_t n = (size_t)h->size, bytes = manta__task_bytes(task), got = bytes;
   const uint8_t *send = task->send, *recv = task->recv;
+  if (!send || !recv)
+    return false;
   bool blocks = task->call == MANTA__CALL_REDUCE_SCATTER ||
                 (task->call == MANTA__CALL_SCATTER && task->root == h->rank);
   if (task->call == MANTA__CALL_ALLTOALL)

@@ -489,6 +489,8 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   size_t n = (size_t)t->size, own = (size_t)t->rank * x->bytes;
   const uint8_t *send = x->send, *recv = x->recv;
   size_t send_bytes = x->bytes, recv_bytes = x->bytes;
+  if (!send || !recv)
+    return false;
   switch (task->call) {
   case MANTA__CALL_REDUCE_SCATTER:
   case MANTA__CALL_SCATTER:
@@ -509,7 +511,7 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   default:
     return false;
   }
-  return send && recv && send < recv + recv_bytes && recv < send + send_bytes;
+  return send < recv + recv_bytes && recv < send + send_bytes;
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,

@@ -105,6 +105,8 @@ struct manta__pair { /* bytes on their way from one rank to another, in the segm
   _Alignas(128) _Atomic uint64_t taken;
 };
 
+struct manta__net_req;
+
 /* A send or a receive on its way. */
 struct manta__move {
   bool sends, headed, wrong;
@@ -116,6 +118,8 @@ struct manta__move {
   int64_t by;
   uint64_t their_count; /* of a send that differs */
   uint32_t their_type;
+  struct manta__net_req *req[2]; /* with another host: head and data, */
+  uint8_t *box;                  /* and what is under way besides the buffer */
 };
 
 /* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
