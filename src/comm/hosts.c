@@ -143,20 +143,12 @@ manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes
 // --- messages -----------------------------------------------------------------------------------
 
 // Sends and receives have no number: they come in order.
-static uint64_t tag_of(const struct manta__hosts *h, int sender, enum manta__kind kind, size_t sub)
+uint64_t manta__hosts_tag(const struct manta__hosts *h, int sender, enum manta__kind kind,
+                          size_t sub)
 {
   uint16_t seq = kind == MANTA__KIND_MOVE ? 0 : (uint16_t)h->seq;
   return (uint64_t)h->group << 48 | (uint64_t)(uint16_t)h->world[sender] << 32 |
          (uint64_t)seq << 16 | (uint64_t)(uint8_t)sub << 8 | (uint64_t)kind;
-}
-
-manta_status manta__hosts_post(struct manta__hosts *h, struct manta__move *m, bool sends, void *buf,
-                               size_t bytes, int i, manta_error *err)
-{
-  return sends ? manta__hosts_send(h, m->peer, buf, bytes, MANTA__KIND_MOVE, (size_t)i, &m->req[i],
-                                   err)
-               : manta__hosts_recv(h, m->peer, buf, bytes, MANTA__KIND_MOVE, (size_t)i, &m->req[i],
-                                   err);
 }
 
 manta_status manta__hosts_send(struct manta__hosts *h, int rank, const void *buf, size_t bytes,
@@ -164,17 +156,17 @@ manta_status manta__hosts_send(struct manta__hosts *h, int rank, const void *buf
                                manta_error *err)
 {
   manta_status st = manta__wire_send(h->wire, h->world[rank], buf, bytes,
-                                     tag_of(h, h->rank, kind, sub), out, err);
-  return st < 0 ? manta__hosts_failed(h, rank, st, err) : st;
+                                     manta__hosts_tag(h, h->rank, kind, sub), out, err);
+  return st < 0 ? manta__hosts_failed(h, rank, st, h->call, err) : st;
 }
 
 manta_status manta__hosts_recv(struct manta__hosts *h, int rank, void *buf, size_t bytes,
                                enum manta__kind kind, size_t sub, struct manta__net_req **out,
                                manta_error *err)
 {
-  manta_status st =
-      manta__wire_recv(h->wire, h->world[rank], buf, bytes, tag_of(h, rank, kind, sub), out, err);
-  return st < 0 ? manta__hosts_failed(h, rank, st, err) : st;
+  manta_status st = manta__wire_recv(h->wire, h->world[rank], buf, bytes,
+                                     manta__hosts_tag(h, rank, kind, sub), out, err);
+  return st < 0 ? manta__hosts_failed(h, rank, st, h->call, err) : st;
 }
 
 static manta_status abort_cause(const struct manta__hosts *h, manta_error *err)
@@ -185,10 +177,10 @@ static manta_status abort_cause(const struct manta__hosts *h, manta_error *err)
 }
 
 manta_status manta__hosts_failed(struct manta__hosts *h, int rank, manta_status st,
-                                 manta_error *err)
+                                 const char *call, manta_error *err)
 {
   if (st == MANTA_EPROTO)
-    return manta_error_set(err, st, "%s: rank %d sent more than it should", h->call, rank);
+    return manta_error_set(err, st, "%s: rank %d sent more than it should", call, rank);
   if (st != MANTA_EPEERLOST && st != MANTA_ECANCELED)
     return st;
   for (int64_t by = manta__now() + ROOT_CAUSE_NS; manta__now() < by;) {
@@ -197,7 +189,7 @@ manta_status manta__hosts_failed(struct manta__hosts *h, int rank, manta_status 
       break;
     usleep(500);
   }
-  return manta_error_set(err, MANTA_EPEERLOST, "%s: rank %d has left, or can't be reached", h->call,
+  return manta_error_set(err, MANTA_EPEERLOST, "%s: rank %d has left, or can't be reached", call,
                          rank);
 }
 
@@ -207,7 +199,7 @@ manta_status manta__hosts_test(struct manta__hosts *h, struct manta__net_req **r
   size_t came = 0;
   manta_status st = *req ? manta__wire_test(h->wire, req, &came) : MANTA_OK;
   if (st < 0)
-    return manta__hosts_failed(h, rank, st, err);
+    return manta__hosts_failed(h, rank, st, h->call, err);
   if (st == MANTA_OK && bytes != SIZE_MAX && came != bytes)
     return manta_error_set(err, MANTA_EPROTO, "%s: rank %d sent %zu bytes instead of %zu", h->call,
                            rank, came, bytes);

@@ -75,6 +75,9 @@ manta_status manta__hosts_run(struct manta__hosts *h, const struct manta__task *
  * the group); true when it is over, with its status in *st. */
 bool manta__hosts_step(struct manta__hosts *h, struct manta__move *m, manta_status *st,
                        manta_error *err);
+/* Gives up what is under way of it. */
+void manta__hosts_drop(struct manta__hosts *h, struct manta__move *m);
+
 /* --- for the files of hosts --- */
 
 /* Kinds of messages: the lowest byte of a tag. */
@@ -104,14 +107,13 @@ manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes
 /* What ends a wait for `rank` besides progress: MANTA_OK if nothing does. */
 manta_status manta__hosts_trouble(struct manta__hosts *h, int rank, int64_t by, const char *call,
                                   manta_error *err);
-/* Starts m->req[i] of a send or a receive. */
-manta_status manta__hosts_post(struct manta__hosts *h, struct manta__move *m, bool sends, void *buf,
-                               size_t bytes, int i, manta_error *err);
+uint64_t manta__hosts_tag(const struct manta__hosts *h, int sender, enum manta__kind kind,
+                          size_t sub);
 /* Waits for the first n of h->req; h->with says what they are. */
 manta_status manta__hosts_wait(struct manta__hosts *h, size_t n, manta_error *err);
 /* What a message with `rank` failed by, with the reason if somebody knows it. */
 manta_status manta__hosts_failed(struct manta__hosts *h, int rank, manta_status st,
-                                 manta_error *err);
+                                 const char *call, manta_error *err);
 
 /* How a call begins. After it the team's staging and result buffers of this turn hold what was put
  * there: the caller ends the turn. */

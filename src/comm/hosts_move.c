@@ -26,6 +26,17 @@ static manta_status no_memory(const struct manta__move *m, manta_error *err)
   return manta_error_set(err, MANTA_ENOMEM, "%s: no memory for a message", name_of(m));
 }
 
+// Starts m->req[i], the head or the data.
+static manta_status post(struct manta__hosts *h, struct manta__move *m, void *buf, size_t bytes,
+                         int i, manta_error *err)
+{
+  uint64_t tag = manta__hosts_tag(h, m->sends ? h->rank : m->peer, MANTA__KIND_MOVE, (size_t)i);
+  int peer = h->world[m->peer];
+  manta_status st = m->sends ? manta__wire_send(h->wire, peer, buf, bytes, tag, &m->req[i], err)
+                             : manta__wire_recv(h->wire, peer, buf, bytes, tag, &m->req[i], err);
+  return st < 0 ? manta__hosts_failed(h, m->peer, st, name_of(m), err) : MANTA_OK;
+}
+
 static manta_status start_send(struct manta__hosts *h, struct manta__move *m, manta_error *err)
 {
   struct head head = {m->count, m->type, m->bytes <= FEW};
@@ -35,15 +46,15 @@ static manta_status start_send(struct manta__hosts *h, struct manta__move *m, ma
   memcpy(m->box, &head, sizeof head);
   if (head.rides && m->bytes)
     memcpy(m->box + sizeof head, m->buf, m->bytes);
-  MANTA_TRY(manta__hosts_post(h, m, true, m->box, bytes, 0, err));
-  return head.rides ? MANTA_OK : manta__hosts_post(h, m, true, m->buf, m->bytes, 1, err);
+  MANTA_TRY(post(h, m, m->box, bytes, 0, err));
+  return head.rides ? MANTA_OK : post(h, m, m->buf, m->bytes, 1, err);
 }
 
 static manta_status start_recv(struct manta__hosts *h, struct manta__move *m, manta_error *err)
 {
   if (!(m->box = manta__malloc(sizeof(struct head) + FEW)))
     return no_memory(m, err);
-  return manta__hosts_post(h, m, false, m->box, sizeof(struct head) + FEW, 0, err);
+  return post(h, m, m->box, sizeof(struct head) + FEW, 0, err);
 }
 
 // The head is there. What was not asked for is received all the same, and dropped.
@@ -66,12 +77,13 @@ static manta_status take_head(struct manta__hosts *h, struct manta__move *m, man
     if (!(m->box = manta__malloc(bytes)))
       return no_memory(m, err);
   }
-  return manta__hosts_post(h, m, false, m->wrong ? m->box : m->buf, bytes, 1, err);
+  return post(h, m, m->wrong ? m->box : m->buf, bytes, 1, err);
 }
 
 static manta_status test(struct manta__hosts *h, struct manta__move *m, int i, manta_error *err)
 {
-  return manta__hosts_test(h, &m->req[i], m->peer, SIZE_MAX, err);
+  manta_status st = m->req[i] ? manta__wire_test(h->wire, &m->req[i], NULL) : MANTA_OK;
+  return st < 0 ? manta__hosts_failed(h, m->peer, st, name_of(m), err) : st;
 }
 
 // MANTA_OK: over.
@@ -102,17 +114,20 @@ bool manta__hosts_step(struct manta__hosts *h, struct manta__move *m, manta_stat
                        manta_error *err)
 {
   *st = advance(h, m, err);
-  if (*st == MANTA__NET_PENDING)
+  bool over = *st != MANTA__NET_PENDING;
+  if (!over)
     *st = manta__hosts_trouble(h, m->peer, m->by, name_of(m), err);
   else if (*st == MANTA_OK)
     *st = verdict(h, m, err);
-  else
-    *st = *st < 0 ? *st : MANTA_EPROTO;
-  bool over = *st < 0 || (!m->req[0] && !m->req[1] && (m->sends || m->headed));
-  if (!over)
+  if (*st == MANTA_OK && !over)
     return false;
+  manta__hosts_drop(h, m);
+  return true;
+}
+
+void manta__hosts_drop(struct manta__hosts *h, struct manta__move *m)
+{
   manta__wire_drop(h->wire, m->req, 2);
   manta__free(m->box);
   m->box = NULL;
-  return true;
 }

@@ -178,19 +178,15 @@ const char *manta__call_name(uint32_t call)
   return call < sizeof names / sizeof *names ? names[call] : "?";
 }
 
-static int label_of(const struct manta__team *t, int rank)
-{
-  return t->label ? t->label[rank] : rank;
-}
-
 // "rank 1", and in a group that was split also its rank in the run.
 static const char *tell_rank(char *buf, size_t size, const struct manta__team *t, int rank)
 {
-  int label = label_of(t, rank);
-  if (t->world[rank] == label)
+  int label = manta__team_label(t, rank);
+  int run = t->fabric->here[t->world[rank]];
+  if (run == label)
     snprintf(buf, size, "rank %d", label);
   else
-    snprintf(buf, size, "rank %d (%d of the run)", label, t->world[rank]);
+    snprintf(buf, size, "rank %d (%d of the run)", label, run);
   return buf;
 }
 
@@ -343,7 +339,7 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
     if (manta__desc_same(o, d))
       continue;
     t->cursor = 0; // ours may have gone another way than theirs
-    return manta__desc_differ(label_of(t, t->rank), d, label_of(t, r), o, err);
+    return manta__desc_differ(manta__team_label(t, t->rank), d, manta__team_label(t, r), o, err);
   }
   return MANTA_OK;
 }

@@ -17,8 +17,7 @@ struct spread {
 
 struct rig { /* of one rank */
   struct manta__wire wire;
-  struct manta__hosts hosts;
-  manta_comm *comm; /* the ranks of its host */
+  manta_comm *comm; /* of all */
   manta_error err;
 };
 
@@ -65,7 +64,7 @@ static int hosts_local(int rank, int *size)
 static int hosts_rank(struct manta__net *net, int rank, int n, struct board *b)
 {
   static struct rig g;
-  int host = hosts_test.spread->host[rank], size, world[NETS_MAX];
+  int host = hosts_test.spread->host[rank], size;
   hosts_test.board = b;
   g.err = (manta_error)MANTA_ERROR_INIT;
   struct manta__comm_host ch = {.rank = hosts_local(rank, &size),
@@ -76,22 +75,15 @@ static int hosts_rank(struct manta__net *net, int rank, int n, struct board *b)
                                 .bell = hosts_bell,
                                 .alive = hosts_alive};
   ch.size = size;
-  for (int r = 0; r < n; r++)
-    world[r] = r;
+  struct manta__span span = {
+      .rank = rank, .size = n, .host = hosts_test.spread->host, .wire = &g.wire};
+  ch.span = &span;
   EXPECT(manta__wire_init(&g.wire, net, &g.err) == MANTA_OK);
   EXPECT(manta__comm_create(&g.comm, &ch, &g.err) == MANTA_OK);
-  struct manta__hosts_config cfg = {.wire = &g.wire,
-                                    .team = &g.comm->team,
-                                    .rank = rank,
-                                    .size = n,
-                                    .world = world,
-                                    .host = hosts_test.spread->host,
-                                    .group = 7};
-  EXPECT(manta__hosts_init(&g.hosts, &cfg, &g.err) == MANTA_OK);
+  EXPECT(manta_comm_rank(g.comm) == rank && manta_comm_size(g.comm) == n);
   int line = hosts_test.fn(&g, rank, n, b);
   if (line && *g.err.message)
     fprintf(stderr, "rank %d: %s\n", rank, g.err.message);
-  manta__hosts_fini(&g.hosts);
   manta__comm_destroy(g.comm);
   return line;
 }

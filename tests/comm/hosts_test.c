@@ -83,7 +83,7 @@ static manta_status call(struct rig *g, enum manta__call call, const void *send,
                          size_t count, manta_dtype type, manta_op op, int root)
 {
   struct manta__task t = {call, send, recv, count, NULL, type, op, root};
-  return manta__hosts_run(&g->hosts, &t, &g->err);
+  return manta__comm_run(g->comm, &t, &g->err);
 }
 
 // --- all-reduce ---------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ static int ragged(struct rig *g, int rank, int n, struct board *board)
   }
   fill(b.send, rank, 0, counts[rank], MANTA_F32);
   struct manta__task t = {MANTA__CALL_ALLGATHERV, b.send, b.recv, total, counts, MANTA_F32, 0, 0};
-  EXPECT(manta__hosts_run(&g->hosts, &t, &g->err) == MANTA_OK);
+  EXPECT(manta__comm_run(g->comm, &t, &g->err) == MANTA_OK);
   EXPECT(memcmp(b.recv, b.want, total * 4) == 0);
   free_bufs(&b);
   return 0;
@@ -292,6 +292,154 @@ static void ragged_blocks_are_gathered(void **state)
   on_hosts(&loopback, &one_each[2], ragged);
   on_hosts(&loopback, &teams[1], ragged);
   on_hosts(&loopback, &teams[3], ragged);
+}
+
+// --- pairs, groups, several at once -------------------------------------------------------------
+
+// Both ways at once with everybody, on this host and on others, small and large.
+static int pairs(struct rig *g, int rank, int n, struct board *board)
+{
+  static const size_t counts[] = {0, 1, 1000, 8192, 9000, 300000};
+  manta_work *work[2 * NETS_MAX] = {0};
+  uint8_t *in = malloc((size_t)n * ROOM), *out = malloc(ROOM), *want = malloc(ROOM);
+  for (size_t k = 0; k < LENGTH(counts); k++) {
+    size_t count = counts[k];
+    fill(out, rank, 0, count, MANTA_F32);
+    for (int r = 0; r < n; r++) {
+      if (r == rank)
+        continue;
+      EXPECT(manta_comm_send_start(g->comm, out, count, MANTA_F32, r, &work[r], &g->err) == 0);
+      EXPECT(manta_comm_recv_start(g->comm, in + (size_t)r * ROOM, count, MANTA_F32, r,
+                                   &work[n + r], &g->err) == 0);
+    }
+    for (int i = 0; i < 2 * n; i++)
+      EXPECT(manta_work_wait(work[i], &g->err) == MANTA_OK);
+    for (int r = 0; r < n; r++) {
+      fill(want, r, 0, count, MANTA_F32);
+      EXPECT(r == rank || memcmp(in + (size_t)r * ROOM, want, count * 4) == 0);
+    }
+    memset(work, 0, sizeof work);
+  }
+  free(in);
+  free(out);
+  free(want);
+  return 0;
+}
+
+// A receive that asks for something else is told so, and the next one is well.
+static int odd_pair(struct rig *g, int rank, int n, struct board *board)
+{
+  static float x[100000], y[100000];
+  for (int i = 0; i < 2; i++) {
+    size_t count = i ? 100000 : 10;
+    if (rank == 0) {
+      EXPECT(manta_comm_send(g->comm, x, count, MANTA_F32, n - 1, &g->err) == MANTA_OK);
+      x[0] = 5;
+      EXPECT(manta_comm_send(g->comm, x, count, MANTA_F32, n - 1, &g->err) == MANTA_OK);
+    } else if (rank == n - 1) {
+      EXPECT(manta_comm_recv(g->comm, y, count - 1, MANTA_I32, 0, &g->err) == MANTA_EINVAL);
+      EXPECT(strstr(g->err.message, i ? "sends 100000 F32" : "sends 10 F32"));
+      EXPECT(manta_comm_recv(g->comm, y, count, MANTA_F32, 0, &g->err) == MANTA_OK);
+      EXPECT(y[0] == 5);
+    }
+  }
+  *g->err.message = 0;
+  EXPECT(manta_comm_barrier(g->comm, &g->err) == MANTA_OK);
+  return 0;
+}
+
+static void ranks_send_to_each_other(void **state)
+{
+  need_ucx();
+  on_hosts(&loopback, &one_each[1], pairs);
+  on_hosts(&loopback, &teams[1], pairs);
+  on_hosts(&loopback, &one_each[0], odd_pair);
+  on_hosts(&loopback, &teams[1], odd_pair);
+}
+
+static int one_group(struct rig *g, int rank, int n, int color, int key)
+{
+  manta_comm *sub;
+  EXPECT(manta_comm_split(g->comm, color, key, &sub, &g->err) == MANTA_OK);
+  if (color < 0) {
+    EXPECT(!sub);
+    return 0;
+  }
+  int size = manta_comm_size(sub), sum = 0, max = -1;
+  float x[3000];
+  for (int i = 0; i < 3000; i++)
+    x[i] = (float)(rank + 1);
+  EXPECT(manta_comm_allreduce(sub, &rank, &sum, 1, MANTA_I32, MANTA_SUM, &g->err) == MANTA_OK);
+  EXPECT(manta_comm_allreduce(sub, &rank, &max, 1, MANTA_I32, MANTA_MAX, &g->err) == MANTA_OK);
+  EXPECT(manta_comm_allreduce(sub, x, x, 3000, MANTA_F32, MANTA_SUM, &g->err) == MANTA_OK);
+  EXPECT(x[2999] == (float)(sum + size) && max < n);
+  int first = rank; // who is rank 0 of the group
+  EXPECT(manta_comm_broadcast(sub, &first, 1, MANTA_I32, 0, &g->err) == MANTA_OK);
+  EXPECT((first == rank) == (manta_comm_rank(sub) == 0));
+  manta_comm_free(sub);
+  return 0;
+}
+
+static int groups(struct rig *g, int rank, int n, struct board *board)
+{
+  for (int i = 0; i < 3; i++) {
+    EXPECT(one_group(g, rank, n, 0, -rank) == 0);                         // all, backwards
+    EXPECT(one_group(g, rank, n, rank % 2, 0) == 0);                      // across hosts
+    EXPECT(one_group(g, rank, n, hosts_test.spread->host[rank], 0) == 0); // hosts
+    EXPECT(one_group(g, rank, n, rank == 1 ? -1 : 5, rank * 7 % 5) == 0);
+    EXPECT(manta_comm_barrier(g->comm, &g->err) == MANTA_OK);
+  }
+  return 0;
+}
+
+static void groups_span_hosts_or_do_not(void **state)
+{
+  need_ucx();
+  for (size_t i = 0; i < LENGTH(one_each); i++)
+    on_hosts(&loopback, &one_each[i], groups);
+  for (size_t i = 0; i < LENGTH(teams); i++)
+    on_hosts(&loopback, &teams[i], groups);
+}
+
+// Two communicators with calls under way at once, on threads of their own, and sends between.
+static int at_once(struct rig *g, int rank, int n, struct board *board)
+{
+  manta_comm *other;
+  size_t count = 200000;
+  float *x[6];
+  EXPECT(manta_comm_split(g->comm, 0, -rank, &other, &g->err) == MANTA_OK);
+  for (int i = 0; i < 6; i++)
+    x[i] = malloc(count * 4);
+  for (int round = 0; round < 5; round++) {
+    manta_work *work[6];
+    for (int i = 0; i < 6; i++) {
+      for (size_t k = 0; k < count; k++)
+        x[i][k] = (float)(rank + i);
+      EXPECT(manta_comm_allreduce_start(i % 2 ? other : g->comm, x[i], x[i], count, MANTA_F32,
+                                        MANTA_SUM, &work[i], &g->err) == MANTA_OK);
+    }
+    int note = rank, got = -1, next = (rank + 1) % n, last = (rank + n - 1) % n;
+    manta_work *send;
+    EXPECT(manta_comm_send_start(g->comm, &note, 1, MANTA_I32, next, &send, &g->err) == MANTA_OK);
+    EXPECT(manta_comm_recv(g->comm, &got, 1, MANTA_I32, last, &g->err) == MANTA_OK);
+    EXPECT(got == last && manta_work_wait(send, &g->err) == MANTA_OK);
+    for (int i = 5; i >= 0; i--) {
+      EXPECT(manta_work_wait(work[i], &g->err) == MANTA_OK);
+      EXPECT(x[i][0] == (float)(n * (n - 1) / 2 + n * i) && x[i][count - 1] == x[i][0]);
+    }
+  }
+  for (int i = 0; i < 6; i++)
+    free(x[i]);
+  manta_comm_free(other);
+  return 0;
+}
+
+static void several_are_under_way_at_once(void **state)
+{
+  need_ucx();
+  on_hosts(&loopback, &one_each[1], at_once);
+  on_hosts(&loopback, &teams[0], at_once);
+  on_hosts(&loopback, &teams[1], at_once);
 }
 
 // --- trouble ------------------------------------------------------------------------------------
@@ -465,6 +613,9 @@ int main(int argc, char **argv)
       cmocka_unit_test(two_hosts_give_the_same),
       cmocka_unit_test(data_moves_where_it_should),
       cmocka_unit_test(ragged_blocks_are_gathered),
+      cmocka_unit_test(ranks_send_to_each_other),
+      cmocka_unit_test(groups_span_hosts_or_do_not),
+      cmocka_unit_test(several_are_under_way_at_once),
       cmocka_unit_test(different_calls_are_named),
       cmocka_unit_test(a_deadline_names_who_is_missing),
       cmocka_unit_test(a_rank_that_left_is_not_waited_for),
