@@ -22,7 +22,7 @@ static manta_status exchange(void *ctx, const void *mine, void *all, size_t byte
 {
   manta_comm *c = ctx;
   struct manta__task t = {MANTA__CALL_ALLGATHER, mine, all, bytes, NULL, MANTA_U8, MANTA_SUM, 0};
-  return manta__team_run(&c->team, &t, err);
+  return manta__comm_run_host(c, &t, err);
 }
 
 static manta_status check(void *ctx, manta_error *err)
@@ -61,6 +61,11 @@ static manta_status same_everywhere(manta_comm *c, const struct manta__task *t, 
                           .count = t->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};
+  if (c->hosts) { // of a call that it does not know it only compares the descriptions
+    struct manta__task on_gpu = *t;
+    on_gpu.call = (enum manta__call)d.call;
+    return manta__comm_run_host(c, &on_gpu, err);
+  }
   manta_status st = manta__team_begin(&c->team, &d, err);
   c->team.turn++;
   return st;

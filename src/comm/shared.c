@@ -56,19 +56,18 @@ struct way { // how a call is done
 
 // --- the pattern --------------------------------------------------------------------------------
 
-// The next place of this size in everybody's staging buffer.
-static size_t next_slot(struct manta__team *t, size_t bytes)
+void manta__team_slot(struct manta__team *t, size_t bytes)
 {
   size_t need = (bytes + 63) & ~(size_t)63;
+  t->slot = MANTA__TINY_SLOT;
   if (bytes <= TINY)
-    return MANTA__TINY_SLOT;
+    return;
   if (!t->warm)
     manta__team_warm(t);
   if (t->ring - t->cursor < need)
     t->cursor = 0;
-  size_t at = t->cursor;
+  t->slot = t->cursor;
   t->cursor += need;
-  return at;
 }
 
 static size_t slot_bytes(const struct manta__team *t, const struct transfer *x, size_t len)
@@ -93,7 +92,8 @@ static manta_status pieces(struct manta__team *t, const struct transfer *x, cons
   for (size_t k = 0; k < count + AHEAD - 1; k++) {
     if (k < count) {
       size_t at = k * x->piece, len = piece_at(x, at);
-      t->slot = slot[k % AHEAD] = next_slot(t, slot_bytes(t, x, len));
+      manta__team_slot(t, slot_bytes(t, x, len));
+      slot[k % AHEAD] = t->slot;
       w->stage(t, x, at, len);
       manta__team_publish(t);
     }
@@ -164,7 +164,7 @@ static manta_status transfer(struct manta__team *t, const struct manta__desc *d,
 {
   bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL);
   if (rides) {
-    t->slot = next_slot(t, slot_bytes(t, x, x->bytes));
+    manta__team_slot(t, slot_bytes(t, x, x->bytes));
     if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
       w->stage(t, x, 0, x->bytes);
   }
@@ -430,7 +430,7 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct transfer
   const size_t part = t->ring / 2;
   for (size_t at = 0; at < x->bytes; at += part) {
     size_t len = x->bytes - at < part ? x->bytes - at : part, from, to;
-    t->slot = next_slot(t, len);
+    manta__team_slot(t, len);
     stage_own(t, x, at, len);
     MANTA_TRY(manta__team_meet(t, err));
     slice(t, len, &from, &to);
@@ -489,6 +489,8 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   size_t n = (size_t)t->size, own = (size_t)t->rank * x->bytes;
   const uint8_t *send = x->send, *recv = x->recv;
   size_t send_bytes = x->bytes, recv_bytes = x->bytes;
+  if (!send || !recv)
+    return false;
   switch (task->call) {
   case MANTA__CALL_REDUCE_SCATTER:
   case MANTA__CALL_SCATTER:
@@ -509,7 +511,7 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   default:
     return false;
   }
-  return send && recv && send < recv + recv_bytes && recv < send + send_bytes;
+  return send < recv + recv_bytes && recv < send + send_bytes;
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,

@@ -47,7 +47,7 @@ static size_t pairs_bytes(int n)
   return pages((size_t)n * (size_t)n * sizeof(struct manta__pair));
 }
 
-static size_t staging_bytes(int n)
+size_t manta__team_ring_size(int n)
 {
   size_t staging = STAGING_MAX;
   while (staging > STAGING_MIN && staging * (size_t)n > STAGING_ALL)
@@ -57,8 +57,8 @@ static size_t staging_bytes(int n)
 
 size_t manta__team_bytes(int n)
 {
-  return lines_bytes(n) + pairs_bytes(n) + (size_t)n * staging_bytes(n) + staging_bytes(n) / 2 +
-         (size_t)n * (size_t)n * ring_bytes(n);
+  return lines_bytes(n) + pairs_bytes(n) + (size_t)n * manta__team_ring_size(n) +
+         manta__team_ring_size(n) / 2 + (size_t)n * (size_t)n * ring_bytes(n);
 }
 
 static int processors(void)
@@ -77,7 +77,7 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->line = (struct manta__line *)base;
   t->pair = (struct manta__pair *)(base + lines_bytes(size));
   t->staging = base + lines_bytes(size) + pairs_bytes(size);
-  t->ring = staging_bytes(size);
+  t->ring = manta__team_ring_size(size);
   t->result = t->staging + (size_t)size * t->ring;
   t->rings = t->result + t->ring / 2;
   t->ring_bytes = ring_bytes(size);
@@ -181,10 +181,12 @@ const char *manta__call_name(uint32_t call)
 // "rank 1", and in a group that was split also its rank in the run.
 static const char *tell_rank(char *buf, size_t size, const struct manta__team *t, int rank)
 {
-  if (t->world[rank] == rank)
-    snprintf(buf, size, "rank %d", rank);
+  int label = manta__team_label(t, rank);
+  int run = t->fabric->here[t->world[rank]];
+  if (run == label)
+    snprintf(buf, size, "rank %d", label);
   else
-    snprintf(buf, size, "rank %d (%d of the run)", rank, t->world[rank]);
+    snprintf(buf, size, "rank %d (%d of the run)", label, run);
   return buf;
 }
 
@@ -302,10 +304,21 @@ static void tell_call(char *buf, size_t size, const struct manta__desc *d)
            reduces && d->op < 5 ? ops[d->op] : "", d->root);
 }
 
-static bool same_call(const struct manta__desc *a, const struct manta__desc *b)
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b)
 {
   return a->call == b->call && a->type == b->type && a->op == b->op && a->root == b->root &&
          a->count == b->count;
+}
+
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err)
+{
+  char ours[96], theirs[96];
+  tell_call(ours, sizeof ours, a);
+  tell_call(theirs, sizeof theirs, b);
+  return manta_error_set(err, MANTA_EINVAL,
+                         "the ranks call different things: rank %d %s, rank %d %s", a_rank, ours,
+                         b_rank, theirs);
 }
 
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
@@ -323,15 +336,10 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
   MANTA_TRY(manta__team_wait(t, t->phase, err));
   for (int r = 0; r < t->size; r++) {
     const struct manta__desc *o = manta__team_desc(t, r);
-    if (same_call(o, d))
+    if (manta__desc_same(o, d))
       continue;
-    char ours[96], theirs[96];
     t->cursor = 0; // ours may have gone another way than theirs
-    tell_call(ours, sizeof ours, d);
-    tell_call(theirs, sizeof theirs, o);
-    return manta_error_set(err, MANTA_EINVAL,
-                           "the ranks call different things: rank %d %s, rank %d %s", t->rank, ours,
-                           r, theirs);
+    return manta__desc_differ(manta__team_label(t, t->rank), d, manta__team_label(t, r), o, err);
   }
   return MANTA_OK;
 }

@@ -29,9 +29,19 @@
 #define MANTA__COMM_TINY  (1u << 10)  /* up to here the data lie behind the description */
 #define MANTA__COMM_PIECE (64u << 10) /* goes through a staging buffer at once */
 
+struct manta__wire;
+
+/* A run on several hosts. */
+struct manta__span {
+  int rank, size;           /* of all */
+  const int *host;          /* [size]: any number that tells hosts apart */
+  struct manta__wire *wire; /* comm/net.h; its peers are the ranks of the run */
+};
+
 /* The host: who we are, the shared segment, the abort word, the bells. Borrowed. */
 struct manta__comm_host {
-  int rank, size;
+  int rank, size;                 /* of those of this host, in the order of their ranks */
+  const struct manta__span *span; /* NULL: these are all */
   int heap_fd;
   void *ctx;
   const _Atomic uint32_t *abort; /* not 0: check says why */
@@ -56,6 +66,8 @@ struct manta__fabric {
   uint64_t heap_at, region; /* rank r deals out [heap_at + r * region, … + region) */
   struct manta__heap_block *block;
   size_t blocks, block_cap;
+  int *here;                  /* [host.size]: rank in the run of each rank of this host */
+  uint32_t next_group;        /* above every group that we were in */
   manta_comm *comms;          /* the world's last */
   struct manta__grave *grave; /* memory of teams that some rank has not left yet */
 };
@@ -105,6 +117,8 @@ struct manta__pair { /* bytes on their way from one rank to another, in the segm
   _Alignas(128) _Atomic uint64_t taken;
 };
 
+struct manta__net_req;
+
 /* A send or a receive on its way. */
 struct manta__move {
   bool sends, headed, wrong;
@@ -116,6 +130,8 @@ struct manta__move {
   int64_t by;
   uint64_t their_count; /* of a send that differs */
   uint32_t their_type;
+  struct manta__net_req *req[2]; /* with another host: head and data, */
+  uint8_t *box;                  /* and what is under way besides the buffer */
 };
 
 /* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
@@ -129,7 +145,8 @@ struct manta__stager {
 struct manta__team {
   struct manta__fabric *fabric;
   int rank, size;
-  int *world; /* rank of each in the run */
+  int *world;       /* place of each among the ranks of the host */
+  const int *label; /* rank of each in a group that spans hosts, for messages; NULL: as here */
   struct manta__line *line;
   struct manta__pair *pair; /* [to][from] */
   uint8_t *staging;         /* [rank][ring] */
@@ -178,6 +195,11 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
+/* What messages call a rank: its rank in the group. */
+static inline int manta__team_label(const struct manta__team *t, int rank)
+{
+  return t->label ? t->label[rank] : rank;
+}
 void manta__team_ring(const struct manta__team *t, int rank);
 struct manta__bell *manta__team_bell(const struct manta__team *t);
 /* On the user's thread: a sign of life (see manta__comm_host). */
@@ -185,6 +207,14 @@ void manta__team_alive(const struct manta__team *t, bool waits);
 /* This thread is manta's own: it gives no signs of life. */
 void manta__team_background(void);
 const char *manta__call_name(uint32_t call);
+/* Whether two ranks call the same; and the message if they do not. */
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b);
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err);
+/* The next place of this size in everybody's staging buffer: now the current piece. */
+void manta__team_slot(struct manta__team *t, size_t bytes);
+/* Bytes of a staging buffer in a team of n. */
+size_t manta__team_ring_size(int n);
 /* The description of a rank in this turn, and its staging buffer for the current piece. */
 static inline const struct manta__desc *manta__team_desc(const struct manta__team *t, int rank)
 {

@@ -10,6 +10,13 @@
 
 static struct manta__wire wire; // of this rank
 
+static void on_nets(const struct place *place, int n, net_fn fn)
+{
+  struct nets t;
+  nets_start(&t, place, n, fn);
+  assert_int_equal(nets_end(&t), 0);
+}
+
 // Until all are over: the first failure, or MANTA_ETIMEDOUT.
 static manta_status wait_all(struct manta__net_req **req, size_t n, double seconds)
 {
