@@ -119,7 +119,7 @@ static manta_status take(manta_trainer *t, const manta_trainer_config *c, manta_
   return MANTA_OK;
 }
 
-manta_status manta__hosts_take(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
+manta_status manta__hostlist_take(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
 {
   static const struct manta__engine_host here = {0};
   MANTA_TRY(take(t, c, err));
@@ -129,7 +129,7 @@ manta_status manta__hosts_take(manta_trainer *t, const manta_trainer_config *c, 
   return t->door ? MANTA_OK : MANTA_ENOMEM;
 }
 
-void manta__hosts_drop(manta_trainer *t)
+void manta__hostlist_drop(manta_trainer *t)
 {
   manta__node_drop(t->door);
   t->door = NULL;

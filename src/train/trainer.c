@@ -155,9 +155,9 @@ manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_confi
   manta_status st = fill(t, c, err);
   pthread_mutex_lock(&drv.lock);
   if (st == MANTA_OK)
-    st = manta__hosts_take(t, c, err);
+    st = manta__hostlist_take(t, c, err);
   if (st < 0) {
-    manta__hosts_drop(t);
+    manta__hostlist_drop(t);
     pthread_mutex_unlock(&drv.lock);
     trainer_free(t);
     return st;
@@ -247,7 +247,7 @@ void manta_trainer_destroy(manta_trainer *t)
       *p = t->next;
       break;
     }
-  manta__hosts_drop(t);
+  manta__hostlist_drop(t);
   manta__driver_down();
   pthread_mutex_unlock(&drv.lock);
   trainer_free(t);
