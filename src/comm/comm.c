@@ -43,6 +43,7 @@ void manta__comm_end(manta_comm *c)
     }
   manta__lane_fini(&c->lane);
   manta__mover_fini(c);
+  manta__comm_gpu_end(c);
   manta__team_fini(&c->team);
   while (c->all)
     manta__work_free(c->all);
@@ -98,6 +99,9 @@ void manta_comm_set_timeout(manta_comm *c, double seconds)
 
 manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_error *err)
 {
+  int gpu;
+  if (manta__comm_gpu_task(t, &gpu))
+    return manta__comm_gpu_run(c, t, gpu, err);
   return manta__team_run(&c->team, t, err);
 }
 
@@ -130,7 +134,9 @@ static manta_status submit(manta_comm *c, const struct manta__task *t, manta_wor
   if (work)
     *work = NULL;
   MANTA_TRY(check(c, t, err));
-  if (t->call >= MANTA__CALL_SEND)
+  int gpu;
+  if (t->call >= MANTA__CALL_SEND &&
+      !manta__comm_gpu_task(t, &gpu)) // a GPU takes all in their turn
     return work ? manta__mover_start(c, t, work, err) : manta__mover_run(c, t, err);
   if (work)
     return manta__lane_start(c, t, work, err);

@@ -28,6 +28,7 @@ static void begin(manta_comm *c, manta_work *w)
   struct manta__team *team = &c->team;
   bool sends = t->call == MANTA__CALL_SEND;
   size_t bytes = t->count * manta_dtype_bytes(t->type);
+  w->moves = true;
   w->move = (struct manta__move){
       .sends = sends,
       .peer = t->root,

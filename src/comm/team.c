@@ -174,6 +174,7 @@ static const char *const names[] = {
 
 const char *manta__call_name(uint32_t call)
 {
+  call &= ~(uint32_t)MANTA__CALL_ON_GPU;
   return call < sizeof names / sizeof *names ? names[call] : "?";
 }
 
@@ -293,9 +294,11 @@ manta_status manta__team_meet(struct manta__team *t, manta_error *err)
 static void tell_call(char *buf, size_t size, const struct manta__desc *d)
 {
   static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
-  bool reduces = d->call >= MANTA__CALL_ALLREDUCE && d->call <= MANTA__CALL_REDUCE_SCATTER;
-  snprintf(buf, size, "%s of %llu %s%s%s root %d", manta__call_name(d->call),
-           (unsigned long long)d->count, manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
+  uint32_t call = d->call & ~(uint32_t)MANTA__CALL_ON_GPU;
+  bool reduces = call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
+  snprintf(buf, size, "%s%s of %llu %s%s%s root %d", manta__call_name(call),
+           d->call == call ? "" : " on a GPU", (unsigned long long)d->count,
+           manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
            reduces && d->op < 5 ? ops[d->op] : "", d->root);
 }
 

@@ -72,7 +72,8 @@ enum manta__call {
   MANTA__CALL_GATHER,
   MANTA__CALL_SCATTER,
   MANTA__CALL_SEND,
-  MANTA__CALL_RECV
+  MANTA__CALL_RECV,
+  MANTA__CALL_ON_GPU = 0x80 /* added in a description */
 };
 
 #define MANTA__NOWHERE   UINT64_MAX
