@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,11 +17,18 @@
 #include "sys/proc.h"
 #include "sys/sock.h"
 
+// Not the directory of that name in which the modules lie.
+static bool is_command(const char *path)
+{
+  struct stat sb;
+  return access(path, X_OK) == 0 && stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
+}
+
 static char *beside(const char *file, const char *relative)
 {
   const char *slash = strrchr(file, '/');
   char *path = slash ? manta__asprintf("%.*s/%s", (int)(slash - file), file, relative) : NULL;
-  if (path && access(path, X_OK) == 0)
+  if (path && is_command(path))
     return path;
   manta__free(path);
   return NULL;
@@ -32,7 +40,7 @@ static char *in_path(void)
   while (dirs && *dirs) {
     size_t n = strcspn(dirs, ":");
     char *path = manta__asprintf("%.*s/manta", (int)n, dirs);
-    if (path && n > 0 && access(path, X_OK) == 0)
+    if (path && n > 0 && is_command(path))
       return path;
     manta__free(path);
     dirs += n + (dirs[n] == ':');

@@ -95,7 +95,8 @@ struct manta__rows_msg {
 
 /* Behind it lie `count` sizes (uint64_t) and then the bytes of all ranks, in their order. */
 struct manta__given {
-  uint32_t count, zero;
+  uint32_t count;
+  int32_t missing; /* -1, or a rank that left its function without giving: nothing follows */
 };
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */
