@@ -63,7 +63,7 @@ enum manta__kind {
   MANTA__M_EXIT,     /* end by normal finalisation */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
-  MANTA__M_DONE,       /* {status, message, result, reports} */
+  MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1} */
   MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
   MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
   /* agent <-> zygote */
