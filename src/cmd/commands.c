@@ -39,6 +39,18 @@ static const struct manta__option ps_options[] = {
     JSON, {'v', "verbose", NULL, "also the pids of agent and workers"}, {0}};
 static const struct manta__option kill_options[] = {
     {0, "now", NULL, "kill the program at once instead of asking it to end the run"}, {0}};
+static const struct manta__option bench_options[] = {
+    {'n', "workers", "N", "number of workers (the CPUs, at least 2)"},
+    {0, "op", "OP", "the collective (allreduce)"},
+    {0, "type", "TYPE", "of the elements: f32 (default), bf16, f64, i32 ..."},
+    {0, "from", "BYTES", "smallest size (4)"},
+    {0, "to", "BYTES", "largest size (1G)"},
+    {0, "factor", "N", "from one size to the next (4)"},
+    {0, "ms", "MS", "how long each size is measured (300)"},
+    {0, "private", NULL, "buffers of the workers' own instead of manta_shm_alloc's"},
+    {0, "pin", NULL, "pin every worker to cores of its own"},
+    JSON,
+    {0}};
 static const struct manta__option ckpt_options[] = {
     JSON,
     {0, "to", "FILE", "export: the tensors, as FILE.safetensors"},
@@ -72,6 +84,11 @@ const struct manta__command manta__commands[] = {
      "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
      "without one verify takes all.\n" RUN_IS,
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
+    {"bench", "comm", "measure the collectives on this host",
+     "Prints a line per size. OP is allreduce, reduce, broadcast, allgather, reduce_scatter,\n"
+     "alltoall, gather or scatter; TYPE f16, bf16, f32, f64, i8 to i64 or u8 to u64. Sizes may\n"
+     "end in K, M or G.\n",
+     bench_options, 1, 1, false, manta__cmd_bench},
     {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
     {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},
     {"help", "[COMMAND]", "show this list, or how a command is used", NULL, none, 0, 1, false,

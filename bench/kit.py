@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the measures share: rows of the table, statistics, and the programs of one build."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM_LIMIT_S = 900
+Samples = dict[str, list[float]]
+
+
+class CannotMeasure(Exception):
+    pass
+
+
+@dataclass
+class Row:
+    """A line of the table. `ok` is None where there is no bar, or not all of it could be seen."""
+    name: str
+    what: str
+    unit: str
+    ours: list[float]
+    bar: str = ""
+    ok: bool | None = None
+    peer_name: str = ""
+    peer: list[float] = field(default_factory=list)
+    ratio: float | None = None  # median over pairs
+    note: str = ""
+
+
+@dataclass
+class Sizes:
+    reps: int = 20
+    kills: int = 50
+    busy_kills: int = 200
+    rows: int = 200_000
+    many: int = 256
+    state_mb: int = 100
+    write_mb: int = 256
+    big_mb: int = 1024
+    step_ms: int = 300
+    comm_reps: int = 7  # sweeps over all sizes, per contestant
+    gloo_reps: int = 3
+    comm_ms: int = 150  # per size
+    comm_to: int = 256 << 20
+    limit_mb: int = 100
+
+
+QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
+              step_ms=10, comm_reps=2, gloo_reps=1, comm_ms=2, comm_to=64 << 10, limit_mb=1)
+
+
+@dataclass
+class Grid:
+    """A table of its own below the rows: a figure per size and contestant."""
+    title: str
+    columns: list[str]
+    lines: list[list[str]]
+
+
+def percentile(samples: list[float], p: float) -> float:
+    """The smallest sample that at least p percent do not exceed."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(len(ordered) * p / 100) - 1)]
+
+
+def median(samples: list[float]) -> float:
+    return statistics.median(samples)
+
+
+def pair_ratio(above: list[float], below: list[float]) -> float | None:
+    return median([a / b for a, b in zip(above, below)]) if above and below else None
+
+
+class Bench:
+    """Runs the programs of one build in a directory of its own, and gives their samples."""
+
+    def __init__(self, build: Path, sizes: Sizes, scratch: Path) -> None:
+        self.build, self.sizes, self.scratch = build, sizes, scratch
+        self.grids: list[Grid] = []
+        self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta")}
+
+    def text(self, program: str, *args: object) -> str:
+        return self.run(self.build / "bench" / f"bench_{program}", *args)
+
+    def manta(self, *args: object) -> Any:
+        """What the command says in JSON."""
+        return json.loads(self.run(self.build / "src" / "cmd" / "manta", *args, "--json"))
+
+    def run(self, *words: object) -> str:
+        command = [str(w) for w in words]
+        try:
+            done = subprocess.run(command, env=self.env, text=True, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  timeout=PROGRAM_LIMIT_S)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            raise CannotMeasure(str(e)) from e
+        if done.returncode != 0:
+            raise CannotMeasure(f"{' '.join(command)}: exit status {done.returncode}: "
+                                f"{done.stderr.strip()}")
+        return done.stdout
+
+    def samples(self, program: str, *args: object) -> Samples:
+        """One call in a fresh directory, which is removed."""
+        with tempfile.TemporaryDirectory(dir=self.scratch) as d:
+            return parse(self.text(program, *args, "--dir", d))
+
+
+def parse(text: str) -> Samples:
+    out: Samples = defaultdict(list)
+    for line in text.splitlines():
+        name, value = line.split()
+        out[name].append(float(value))
+    return out
+
+
+def gather(into: Samples, more: Samples) -> None:
+    for name, values in more.items():
+        into[name] += values
