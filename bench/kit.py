@@ -49,15 +49,19 @@ class Sizes:
     write_mb: int = 256
     big_mb: int = 1024
     step_ms: int = 300
-    comm_reps: int = 7  # sweeps over all sizes, per contestant
+    comm_reps: int = 9  # rounds per size
     gloo_reps: int = 3
-    comm_ms: int = 150  # per size
+    comm_ms: int = 60  # per size
+    comm_factor: int = 4  # between sizes
     comm_to: int = 256 << 20
     limit_mb: int = 100
+    wait_ms: int = 1000
+    storm_kills: int = 1000
 
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
-              step_ms=10, comm_reps=2, gloo_reps=1, comm_ms=2, comm_to=64 << 10, limit_mb=1)
+              step_ms=10, comm_reps=1, gloo_reps=1, comm_ms=2, comm_factor=128, comm_to=64 << 10, limit_mb=1,
+              wait_ms=50, storm_kills=5)
 
 
 @dataclass
@@ -80,6 +84,14 @@ def median(samples: list[float]) -> float:
 
 def pair_ratio(above: list[float], below: list[float]) -> float | None:
     return median([a / b for a, b in zip(above, below)]) if above and below else None
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 class Bench:

@@ -38,8 +38,8 @@ static manta_status read_size(size_t *out, const char *text, const char *what, m
   const char *unit = n && *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
   int shift = unit ? (int)(unit - units + 1) * 10 : 0;
   if (n == 0 || errno || (*end && (!unit || end[1])) || n > (unsigned long long)MAX_BYTES >> shift)
-    return manta_error_set(err, MANTA_EINVAL, "%s must be a size such as 4, 64K, 1M or 1G, not \"%s\"",
-                           what, text);
+    return manta_error_set(err, MANTA_EINVAL,
+                           "%s must be a size such as 4, 64K, 1M or 1G, not \"%s\"", what, text);
   *out = (size_t)n << shift;
   return MANTA_OK;
 }
@@ -158,11 +158,12 @@ static manta_status keep_row(manta_value *rows, const struct plan *p,
                              const struct manta__bench_result *r, double algbw, double busbw)
 {
   size_t bytes = manta__bench_bytes(&p->job, p->workers);
-  manta_value row = MANTA_MAP(
-      MANTA_KV_INT("bytes", (int64_t)bytes), MANTA_KV_INT("count", (int64_t)p->job.count),
-      MANTA_KV_INT("calls", r->calls), MANTA_KV_REAL("min_us", r->min),
-      MANTA_KV_REAL("p50_us", r->p50), MANTA_KV_REAL("p99_us", r->p99),
-      MANTA_KV_REAL("algbw", algbw), MANTA_KV_REAL("busbw", busbw), MANTA_KV_INT("wrong", r->wrong));
+  manta_value row =
+      MANTA_MAP(MANTA_KV_INT("bytes", (int64_t)bytes), MANTA_KV_INT("count", (int64_t)p->job.count),
+                MANTA_KV_INT("calls", r->calls), MANTA_KV_REAL("min_us", r->min),
+                MANTA_KV_REAL("p50_us", r->p50), MANTA_KV_REAL("p99_us", r->p99),
+                MANTA_KV_REAL("algbw", algbw), MANTA_KV_REAL("busbw", busbw),
+                MANTA_KV_INT("wrong", r->wrong));
   manta_value copy = {0};
   MANTA_TRY(manta_value_copy(&copy, &row));
   manta_status st = manta_value_append(rows, &copy);
@@ -194,8 +195,8 @@ static int print_all(const struct plan *p, const struct tally *t, manta_value *r
 static bool next_size(struct plan *p, size_t *bytes)
 {
   const struct manta__bench_op *op = p->job.op;
-  size_t of_one = manta_dtype_bytes(p->job.type) *
-                  (op->send_all || op->recv_all ? (size_t)p->workers : 1);
+  size_t of_one =
+      manta_dtype_bytes(p->job.type) * (op->send_all || op->recv_all ? (size_t)p->workers : 1);
   for (p->job.count = 0; p->job.count == 0 && *bytes <= p->to; *bytes *= p->factor)
     p->job.count = *bytes / of_one;
   if (p->job.count == 0)

@@ -140,7 +140,7 @@ static const char *other_name(const char *name)
   static const char *const words[][2] = {
       {"list", "ps"},     {"ls", "ps"},           {"stop", "kill"},       {"start", "run"},
       {"log", "logs"},    {"checkpoint", "ckpt"}, {"continue", "resume"}, {"checkpoints", "ckpt"},
-      {"info", "doctor"}, {"top", "ps"}};
+      {"info", "doctor"}, {"benchmark", "bench"}, {"top", "ps"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i][0], name))
       return words[i][1];

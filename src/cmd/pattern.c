@@ -35,10 +35,10 @@ static void put(uint8_t *at, manta_dtype type, size_t size, int v)
   double d = v;
   float f = (float)v;
   uint16_t h = type == MANTA_BF16 ? brain_of(v) : half_of(v);
-  const void *from = type == MANTA_F64                          ? (const void *)&d
-                     : type == MANTA_F32                        ? (const void *)&f
+  const void *from = type == MANTA_F64                         ? (const void *)&d
+                     : type == MANTA_F32                       ? (const void *)&f
                      : type == MANTA_F16 || type == MANTA_BF16 ? (const void *)&h
-                                                                : (const void *)&whole;
+                                                               : (const void *)&whole;
   memcpy(at, from, size);
 }
 
