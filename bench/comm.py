@@ -198,7 +198,8 @@ def death(b: Bench) -> list[Row]:
     mb, cores = b.sizes.big_mb, os.cpu_count() or 1
     what = f"SIGKILL in a {mb} MB all-reduce -> returned on all others"
     idle = b.samples("comm", "death", "--mb", mb, "--kills", b.sizes.reps)["death_ms"]
-    own = b.samples("comm", "death", "--mb", mb, "--kills", b.sizes.reps, "--private", 1)["death_ms"]
+    own = b.samples("comm", "death", "--mb", mb, "--kills", b.sizes.reps, "--private",
+                    1)["death_ms"]
     busy = b.samples("comm", "death", "--mb", mb, "--kills", b.sizes.kills, "--private", 1,
                      "--workers", 2 * cores)["death_ms"]
     p99 = percentile(busy, 99)

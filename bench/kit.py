@@ -60,8 +60,8 @@ class Sizes:
 
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
-              step_ms=10, comm_reps=1, gloo_reps=1, comm_ms=2, comm_factor=128, comm_to=64 << 10, limit_mb=1,
-              wait_ms=50, storm_kills=5)
+              step_ms=10, comm_reps=1, gloo_reps=1, comm_ms=2, comm_factor=128, comm_to=64 << 10,
+              limit_mb=1, wait_ms=50, storm_kills=5)
 
 
 @dataclass

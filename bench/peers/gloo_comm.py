@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/peers/gloo_comm.py RANKS FROM TO FACTOR MS - gloo's all-reduce, as mpi_comm.c measures MPI's.
+"""bench/peers/gloo_comm.py RANKS FROM TO FACTOR MS - gloo's all-reduce, measured as MPI's is.
 
 Through torch.distributed, f32, sum, in place, one thread per rank. Prints what mpi_comm prints.
 """

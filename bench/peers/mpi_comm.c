@@ -2,7 +2,7 @@
  *
  * bench/peers/mpi_comm.c - MPI's collectives, measured as `manta bench comm` measures ours.
  *
- *   mpi_comm OP FROM TO FACTOR MS        f32, sum, root 0; prints: BYTES CALLS MIN P50 P99 WRONG (µs)
+ *   mpi_comm OP FROM TO FACTOR MS     f32, sum, root 0; prints: BYTES CALLS MIN P50 P99 WRONG
  *
  * The same loop: every rank rewrites its send buffer, all meet at a barrier, each times its call,
  * and the call took what the slowest rank took. Buffers are touched before, MPI_IN_PLACE where ours
