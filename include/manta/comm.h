@@ -11,7 +11,9 @@
  * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each
  * node in f32 or wider, whatever the size or the layout: the same input gives the same bits.
  *
- * A communicator belongs to the thread that runs the train function.
+ * A communicator is used by one thread at a time. Each call has a deadline: the communicator's
+ * (manta_comm_set_timeout). After a call has failed by its deadline the ranks are out of step, and
+ * the communicator is of no use any more: its later calls give MANTA_ESTATE.
  */
 #ifndef MANTA_COMM_H
 #define MANTA_COMM_H
@@ -23,6 +25,7 @@ extern "C" {
 #endif
 
 typedef struct manta_comm manta_comm;
+typedef struct manta_work manta_work; /* an operation that was started */
 
 typedef enum manta_op { MANTA_SUM = 0, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX } manta_op;
 
@@ -74,6 +77,74 @@ MANTA_API manta_status manta_comm_scatter(manta_comm *c, const void *send, void 
                                           manta_dtype type, int root, manta_error *err);
 /* Returns when all ranks have called it. */
 MANTA_API manta_status manta_comm_barrier(manta_comm *c, manta_error *err);
+
+/* To and from one rank, in the order of the calls between the two; nobody else takes part. count
+ * and type must be the same on both sides (MANTA_EINVAL, with both, else). A send of private
+ * memory up to some 32 KB returns before it is received; a larger one, or one of shared memory,
+ * when it is. */
+MANTA_API manta_status manta_comm_send(manta_comm *c, const void *buf, size_t count,
+                                       manta_dtype type, int to, manta_error *err);
+MANTA_API manta_status manta_comm_recv(manta_comm *c, void *buf, size_t count, manta_dtype type,
+                                       int from, manta_error *err);
+
+/* --- Started operations ---------------------------------------------------------------------
+ *
+ * The same calls, but they return at once, and a thread of manta's does the work while the caller
+ * goes on. Buffers (not counts: those are copied) belong to the operation until it is waited for.
+ * Several may be in flight: the collectives of one communicator are done in the order in which they
+ * were started, and a blocking collective takes its place behind them. Every *work must be waited
+ * for. On failure *work is NULL.
+ */
+MANTA_API manta_status manta_comm_allreduce_start(manta_comm *c, const void *send, void *recv,
+                                                  size_t count, manta_dtype type, manta_op op,
+                                                  manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_reduce_start(manta_comm *c, const void *send, void *recv,
+                                               size_t count, manta_dtype type, manta_op op,
+                                               int root, manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_broadcast_start(manta_comm *c, void *buf, size_t count,
+                                                  manta_dtype type, int root, manta_work **work,
+                                                  manta_error *err);
+MANTA_API manta_status manta_comm_allgather_start(manta_comm *c, const void *send, void *recv,
+                                                  size_t count, manta_dtype type, manta_work **work,
+                                                  manta_error *err);
+MANTA_API manta_status manta_comm_allgatherv_start(manta_comm *c, const void *send, void *recv,
+                                                   const size_t *counts, manta_dtype type,
+                                                   manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_reduce_scatter_start(manta_comm *c, const void *send, void *recv,
+                                                       size_t count, manta_dtype type, manta_op op,
+                                                       manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_alltoall_start(manta_comm *c, const void *send, void *recv,
+                                                 size_t count, manta_dtype type, manta_work **work,
+                                                 manta_error *err);
+MANTA_API manta_status manta_comm_gather_start(manta_comm *c, const void *send, void *recv,
+                                               size_t count, manta_dtype type, int root,
+                                               manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_scatter_start(manta_comm *c, const void *send, void *recv,
+                                                size_t count, manta_dtype type, int root,
+                                                manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_barrier_start(manta_comm *c, manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_send_start(manta_comm *c, const void *buf, size_t count,
+                                             manta_dtype type, int to, manta_work **work,
+                                             manta_error *err);
+MANTA_API manta_status manta_comm_recv_start(manta_comm *c, void *buf, size_t count,
+                                             manta_dtype type, int from, manta_work **work,
+                                             manta_error *err);
+/* Whether it is done, well or not: wait then returns at once. Any thread. */
+MANTA_API bool manta_work_test(const manta_work *w);
+/* Waits for it, gives its status and message, and frees it. NULL is fine. An operation has its
+ * communicator's deadline, which runs from its own begin. */
+MANTA_API manta_status manta_work_wait(manta_work *w, manta_error *err);
+
+/* --- Groups --------------------------------------------------------------------------------- */
+
+/* A collective: the ranks that pass the same colour (>= 0) become a communicator of their own,
+ * ordered by key, then by rank. A negative colour takes part and gets NULL in *out. Gives: free it.
+ * Its timeout is that of `c`. */
+MANTA_API manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **out,
+                                        manta_error *err);
+/* Waits for what was started on it, and frees a communicator made by split (one of a session is
+ * left alone). Memory from manta_shm_alloc is not bound to it. NULL is fine. */
+MANTA_API void manta_comm_free(manta_comm *c);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,6 @@
  */
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,6 +26,7 @@
 #include "ckpt/copy.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
+#include "sys/thread.h"
 
 #define PAGE       4096
 #define NAP_MS     5
@@ -74,21 +74,6 @@ static void *warm(void *arg)
   return NULL;
 }
 
-static int start_thread(struct manta__slots_warmer *w)
-{
-  pthread_attr_t attr;
-  sigset_t all, old;
-  if (pthread_attr_init(&attr) != 0)
-    return -1;
-  pthread_attr_setstacksize(&attr, WARM_STACK);
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  int rc = pthread_create(&w->thread, &attr, warm, w);
-  pthread_sigmask(SIG_SETMASK, &old, NULL);
-  pthread_attr_destroy(&attr);
-  return rc;
-}
-
 static uint32_t state_of(const struct manta__slot *s)
 {
   return atomic_load_explicit(&s->meta->state, memory_order_acquire);
@@ -130,7 +115,7 @@ static void warm_others(struct manta__slots *s, uint64_t need)
   w->todo = w->pending = todo;
   for (int i = 0; i < MANTA__SLOTS; i++)
     w->item[i].slot = todo & 1u << i ? s->slot[i] : (struct manta__slot){.fd = -1};
-  if (start_thread(w) != 0) {
+  if (manta__thread_start(&w->thread, "manta-warm", WARM_STACK, warm, w) != 0) {
     manta__free(w);
     return;
   }

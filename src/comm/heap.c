@@ -11,78 +11,203 @@
 
 #include "base/alloc.h"
 #include "comm/comm.h"
+#include "sys/shm.h"
 
-uint64_t manta__heap_place(const manta_comm *c, const void *p, size_t bytes)
+struct manta__grave {
+  struct manta__grave *next;
+  uint64_t at;
+  int ranks;
+};
+
+// --- the segment --------------------------------------------------------------------------------
+
+size_t manta__comm_segment(int size, uint64_t region)
 {
-  uintptr_t from = (uintptr_t)p, heap = (uintptr_t)c->base + c->heap_at;
-  uintptr_t mine = heap + (uint64_t)c->host.rank * c->region;
-  if (from < mine || bytes > c->region || from - mine > c->region - bytes)
-    return UINT64_MAX;
-  return from - (uintptr_t)c->base;
+  return manta__team_bytes(size) + (size_t)size * region;
 }
 
-static manta_status insert(manta_comm *c, size_t i, struct manta__heap_block b, manta_error *err)
+manta_status manta__fabric_create(struct manta__fabric **out, const struct manta__comm_host *host,
+                                  manta_error *err)
 {
-  if (c->blocks == c->block_cap) {
-    size_t cap = c->block_cap ? c->block_cap * 2 : 16;
-    struct manta__heap_block *p = manta__realloc(c->block, cap * sizeof *p);
-    if (!p)
-      return manta_error_set(err, MANTA_ENOMEM, "no memory for the list of shared blocks");
-    c->block = p;
-    c->block_cap = cap;
+  struct manta__fabric *f = manta__calloc(1, sizeof *f);
+  void *base = NULL;
+  manta_status st = f ? manta__shm_map(host->heap_fd, &base, &f->bytes, err)
+                      : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
+  if (st == MANTA_OK && f->bytes < manta__team_bytes(host->size)) {
+    manta__shm_unmap(base, f->bytes);
+    st = manta_error_set(err, MANTA_EPROTO, "the shared segment is too small for %d ranks",
+                         host->size);
   }
-  memmove(&c->block[i + 1], &c->block[i], (c->blocks - i) * sizeof b);
-  c->block[i] = b;
-  c->blocks++;
+  if (st < 0) {
+    manta__free(f);
+    return st;
+  }
+  f->host = *host;
+  f->base = base;
+  f->heap_at = manta__team_bytes(host->size);
+  f->region = ((f->bytes - f->heap_at) / (size_t)host->size) & ~(uint64_t)4095;
+  pthread_mutex_init(&f->lock, NULL);
+  *out = f;
   return MANTA_OK;
 }
 
-manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err)
+void manta__fabric_destroy(struct manta__fabric *f)
 {
-  uint64_t need = bytes < c->region ? (bytes + 4095) & ~(uint64_t)4095 : UINT64_MAX;
+  for (struct manta__grave *g = f->grave, *next; g; g = next) {
+    next = g->next;
+    manta__free(g);
+  }
+  manta__shm_unmap(f->base, f->bytes);
+  manta__free(f->block);
+  pthread_mutex_destroy(&f->lock);
+  manta__free(f);
+}
+
+static uint64_t ours(const struct manta__fabric *f)
+{
+  return f->heap_at + (uint64_t)f->host.rank * f->region;
+}
+
+uint64_t manta__heap_place(const struct manta__fabric *f, const void *p, size_t bytes)
+{
+  uintptr_t from = (uintptr_t)p, mine = (uintptr_t)f->base + ours(f);
+  if (from < mine || bytes > f->region || from - mine > f->region - bytes)
+    return MANTA__NOWHERE;
+  return from - (uintptr_t)f->base;
+}
+
+// --- blocks -------------------------------------------------------------------------------------
+
+static manta_status insert(struct manta__fabric *f, size_t i, struct manta__heap_block b,
+                           manta_error *err)
+{
+  if (f->blocks == f->block_cap) {
+    size_t cap = f->block_cap ? f->block_cap * 2 : 16;
+    struct manta__heap_block *p = manta__realloc(f->block, cap * sizeof *p);
+    if (!p)
+      return manta_error_set(err, MANTA_ENOMEM, "no memory for the list of shared blocks");
+    f->block = p;
+    f->block_cap = cap;
+  }
+  memmove(&f->block[i + 1], &f->block[i], (f->blocks - i) * sizeof b);
+  f->block[i] = b;
+  f->blocks++;
+  return MANTA_OK;
+}
+
+static manta_status take(struct manta__fabric *f, size_t bytes, uint64_t *at, manta_error *err)
+{
+  uint64_t need = bytes < f->region ? (bytes + 4095) & ~(uint64_t)4095 : UINT64_MAX;
   if (need == 0)
     need = 4096;
-  if (c->blocks == 0)
-    MANTA_TRY(insert(c, 0, (struct manta__heap_block){0, c->region, false}, err));
-  for (size_t i = 0; i < c->blocks; i++) {
-    struct manta__heap_block *b = &c->block[i];
+  if (f->blocks == 0)
+    MANTA_TRY(insert(f, 0, (struct manta__heap_block){0, f->region, false}, err));
+  for (size_t i = 0; i < f->blocks; i++) {
+    struct manta__heap_block *b = &f->block[i];
     if (b->used || b->bytes < need)
       continue;
     struct manta__heap_block rest = {b->at + need, b->bytes - need, false};
     if (rest.bytes > 0)
-      MANTA_TRY(insert(c, i + 1, rest, err));
-    c->block[i].bytes = need;
-    c->block[i].used = true;
-    *out = c->base + c->heap_at + (uint64_t)c->host.rank * c->region + c->block[i].at;
+      MANTA_TRY(insert(f, i + 1, rest, err));
+    f->block[i].bytes = need;
+    f->block[i].used = true;
+    *at = ours(f) + f->block[i].at;
     return MANTA_OK;
   }
   return manta_error_set(err, MANTA_ENOMEM, "%zu bytes of shared memory are not to be had", bytes);
 }
 
-static void join(manta_comm *c, size_t i)
+static void join(struct manta__fabric *f, size_t i)
 {
-  if (i + 1 >= c->blocks || c->block[i].used || c->block[i + 1].used)
+  if (i + 1 >= f->blocks || f->block[i].used || f->block[i + 1].used)
     return;
-  c->block[i].bytes += c->block[i + 1].bytes;
-  memmove(&c->block[i + 1], &c->block[i + 2], (c->blocks - i - 2) * sizeof *c->block);
-  c->blocks--;
+  f->block[i].bytes += f->block[i + 1].bytes;
+  memmove(&f->block[i + 1], &f->block[i + 2], (f->blocks - i - 2) * sizeof *f->block);
+  f->blocks--;
+}
+
+static void give(struct manta__fabric *f, uint64_t place)
+{
+  uint64_t at = place - ours(f);
+  for (size_t i = 0; i < f->blocks; i++) {
+    if (f->block[i].at != at || !f->block[i].used)
+      continue;
+    // The pages go back to the kernel, and come again as zeros.
+    madvise(f->base + place, f->block[i].bytes, MADV_REMOVE);
+    f->block[i].used = false;
+    join(f, i);
+    if (i > 0)
+      join(f, i - 1);
+    return;
+  }
+}
+
+// --- teams that are no more ---------------------------------------------------------------------
+
+static bool all_left(const struct manta__fabric *f, const struct manta__grave *g)
+{
+  const struct manta__line *line = (const struct manta__line *)(f->base + g->at);
+  for (int r = 0; r < g->ranks; r++)
+    if (!atomic_load(&line[r].left))
+      return false;
+  return true;
+}
+
+static void clear_graves(struct manta__fabric *f)
+{
+  for (struct manta__grave **p = &f->grave; *p;) {
+    struct manta__grave *g = *p;
+    if (!all_left(f, g)) {
+      p = &g->next;
+      continue;
+    }
+    *p = g->next;
+    give(f, g->at);
+    manta__free(g);
+  }
+}
+
+void manta__heap_bury(struct manta__fabric *f, uint64_t at, int n)
+{
+  struct manta__grave *g = manta__malloc(sizeof *g);
+  if (!g)
+    return; // the memory stays taken until the attempt ends
+  pthread_mutex_lock(&f->lock);
+  *g = (struct manta__grave){f->grave, at, n};
+  f->grave = g;
+  clear_graves(f);
+  pthread_mutex_unlock(&f->lock);
+}
+
+// --- the calls ----------------------------------------------------------------------------------
+
+manta_status manta__heap_take(struct manta__fabric *f, size_t bytes, uint64_t *at, manta_error *err)
+{
+  pthread_mutex_lock(&f->lock);
+  clear_graves(f);
+  manta_status st = take(f, bytes, at, err);
+  pthread_mutex_unlock(&f->lock);
+  return st;
+}
+
+void manta__heap_give(struct manta__fabric *f, uint64_t at)
+{
+  pthread_mutex_lock(&f->lock);
+  give(f, at);
+  pthread_mutex_unlock(&f->lock);
+}
+
+manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err)
+{
+  uint64_t at;
+  MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
+  *out = c->fabric->base + at;
+  return MANTA_OK;
 }
 
 void manta_shm_free(manta_comm *c, void *p)
 {
-  uint64_t place = p ? manta__heap_place(c, p, 1) : UINT64_MAX;
-  if (place == UINT64_MAX)
-    return;
-  uint64_t at = place - c->heap_at - (uint64_t)c->host.rank * c->region;
-  for (size_t i = 0; i < c->blocks; i++) {
-    if (c->block[i].at != at || !c->block[i].used)
-      continue;
-    // The pages go back to the kernel, and come again as zeros.
-    madvise(p, c->block[i].bytes, MADV_REMOVE);
-    c->block[i].used = false;
-    join(c, i);
-    if (i > 0)
-      join(c, i - 1);
-    return;
-  }
+  uint64_t at = p ? manta__heap_place(c->fabric, p, 1) : MANTA__NOWHERE;
+  if (at != MANTA__NOWHERE)
+    manta__heap_give(c->fabric, at);
 }

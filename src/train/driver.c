@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "base/log.h"
 #include "sys/proc.h"
 #include "sys/sock.h"
+#include "sys/thread.h"
 
 #define BATCH_NS    10000000 /* rows are read at most this often */
 #define HELLO_S     20.0
@@ -411,18 +411,9 @@ static manta_status start_thread(manta_error *err)
   drv.ring_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (drv.command_fd < 0 || drv.ring_fd < 0)
     return manta_error_set(err, MANTA_EIO, "eventfd: %m");
-  sigset_t all, before;
-  pthread_attr_t at;
-  sigfillset(&all);
-  pthread_attr_init(&at);
-  pthread_attr_setstacksize(&at, STACK_BYTES);
   drv.quit = false;
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  int rc = pthread_create(&drv.thread, &at, io_thread, NULL);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&at);
-  errno = rc;
-  if (rc)
+  errno = manta__thread_start(&drv.thread, "manta-io", STACK_BYTES, io_thread, NULL);
+  if (errno)
     return manta_error_set(err, MANTA_EIO, "cannot start a thread: %m");
   drv.running = true;
   return MANTA_OK;

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/mover.c - sends and receives in flight. Whoever waits for one moves all of them; a thread
+ * does it for those that were started, while nobody waits.
+ */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "sys/thread.h"
+
+#define SPINS 2000
+#define STACK (128u << 10)
+
+manta_status manta__mover_init(struct manta__mover *m, int size, manta_error *err)
+{
+  pthread_mutex_init(&m->lock, NULL);
+  pthread_cond_init(&m->change, NULL);
+  m->last = &m->first;
+  m->seen = manta__calloc((size_t)size * 2, sizeof *m->seen);
+  return m->seen ? MANTA_OK
+                 : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator's moves");
+}
+
+static void begin(manta_comm *c, manta_work *w)
+{
+  const struct manta__task *t = &w->task;
+  struct manta__team *team = &c->team;
+  bool sends = t->call == MANTA__CALL_SEND;
+  size_t bytes = t->count * manta_dtype_bytes(t->type);
+  w->move = (struct manta__move){
+      .sends = sends,
+      .peer = t->root,
+      .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
+      .bytes = bytes,
+      .count = t->count,
+      .type = t->type,
+      .place = sends && bytes > MANTA__COMM_TINY ? manta__heap_place(c->fabric, t->send, bytes)
+                                                 : MANTA__NOWHERE,
+      .by = team->timeout_ns < 0 ? MANTA__NEVER : manta__now() + team->timeout_ns};
+}
+
+static void finish(manta_work *w, manta_status st)
+{
+  w->status = st;
+  atomic_store_explicit(&w->done, true, memory_order_release);
+}
+
+// One step of each that is first in its channel. Called with the lock; true if one ended.
+static bool step_all(manta_comm *c)
+{
+  struct manta__mover *m = &c->mover;
+  bool ended = false;
+  m->round++;
+  for (manta_work **p = &m->first; *p;) {
+    manta_work *w = *p;
+    uint32_t *seen = &m->seen[(size_t)w->move.peer * 2 + w->move.sends];
+    manta_status st = MANTA_OK;
+    if (*seen == m->round || !manta__pair_step(&c->team, &w->move, &st, &w->err)) {
+      *seen = m->round;
+      p = &w->next;
+      continue;
+    }
+    *p = w->next;
+    if (!*p)
+      m->last = p;
+    finish(w, st);
+    ended = true;
+  }
+  if (ended) // another thread of ours may wait for it
+    manta__team_ring(&c->team, c->team.rank);
+  return ended;
+}
+
+static void add(struct manta__mover *m, manta_work *w)
+{
+  w->next = NULL;
+  *m->last = w;
+  m->last = &w->next;
+}
+
+static bool step(manta_comm *c)
+{
+  pthread_mutex_lock(&c->mover.lock);
+  bool ended = step_all(c);
+  pthread_mutex_unlock(&c->mover.lock);
+  return ended;
+}
+
+// The nearest deadline of all; the lock is not held.
+static int64_t nearest(manta_comm *c)
+{
+  int64_t by = MANTA__NEVER;
+  pthread_mutex_lock(&c->mover.lock);
+  for (manta_work *w = c->mover.first; w; w = w->next)
+    by = w->move.by < by ? w->move.by : by;
+  pthread_mutex_unlock(&c->mover.lock);
+  return by;
+}
+
+// Sleeps until somebody rings, unless something could still be moved.
+static void doze(manta_comm *c, const manta_work *w)
+{
+  struct manta__bell *bell = manta__team_bell(&c->team);
+  uint32_t seen = manta__bell_prepare(bell);
+  atomic_thread_fence(memory_order_seq_cst);
+  if (!step(c) && !(w && manta_work_test(w)) && !atomic_load(&c->mover.stop)) {
+    manta__team_alive(&c->team, true);
+    manta__bell_wait(bell, seen, nearest(c) == MANTA__NEVER ? MANTA__NEVER : nearest(c) + 1);
+    manta__team_alive(&c->team, false);
+  }
+  manta__bell_done(bell);
+}
+
+void manta__mover_wait(manta_comm *c, manta_work *w)
+{
+  int spins = c->team.crowded ? 50 : SPINS;
+  for (int i = 0; i < spins && !manta_work_test(w); i++)
+    step(c);
+  while (!manta_work_test(w))
+    doze(c, w);
+}
+
+static void *serve(void *arg)
+{
+  manta_comm *c = arg;
+  struct manta__mover *m = &c->mover;
+  manta__team_background();
+  pthread_mutex_lock(&m->lock);
+  while (!atomic_load(&m->stop)) {
+    if (!m->first) { // off the bell: else every ring of a peer would be a system call
+      pthread_cond_wait(&m->change, &m->lock);
+      continue;
+    }
+    pthread_mutex_unlock(&m->lock);
+    doze(c, NULL);
+    pthread_mutex_lock(&m->lock);
+  }
+  pthread_mutex_unlock(&m->lock);
+  return NULL;
+}
+
+void manta__mover_fini(manta_comm *c)
+{
+  struct manta__mover *m = &c->mover;
+  pthread_mutex_lock(&m->lock);
+  atomic_store(&m->stop, true);
+  pthread_cond_broadcast(&m->change);
+  pthread_mutex_unlock(&m->lock);
+  if (m->has_thread) {
+    manta__team_ring(&c->team, c->team.rank);
+    pthread_join(m->thread, NULL);
+  }
+  pthread_mutex_destroy(&m->lock);
+  pthread_cond_destroy(&m->change);
+  manta__free(m->seen);
+}
+
+manta_status manta__mover_run(manta_comm *c, const struct manta__task *t, manta_error *err)
+{
+  manta_work w = {.comm = c, .task = *t, .err = MANTA_ERROR_INIT};
+  manta__team_alive(&c->team, false);
+  begin(c, &w);
+  pthread_mutex_lock(&c->mover.lock);
+  add(&c->mover, &w);
+  step_all(c);
+  pthread_mutex_unlock(&c->mover.lock);
+  manta__mover_wait(c, &w);
+  if (w.status < 0 && err)
+    *err = w.err;
+  return w.status;
+}
+
+manta_status manta__mover_start(manta_comm *c, const struct manta__task *t, manta_work **out,
+                                manta_error *err)
+{
+  struct manta__mover *m = &c->mover;
+  manta_work *w = manta__work_new(c, t, err);
+  if (!w)
+    return MANTA_ENOMEM;
+  begin(c, w);
+  pthread_mutex_lock(&m->lock);
+  add(m, w);
+  step_all(c);
+  bool idle = m->first == NULL;
+  pthread_cond_broadcast(&m->change);
+  pthread_mutex_unlock(&m->lock);
+  // Without a thread it is moved by whoever waits: slower, not wrong.
+  if (!idle && !m->has_thread)
+    m->has_thread = manta__thread_start(&m->thread, "manta-move", STACK, serve, c) == 0;
+  *out = w;
+  return MANTA_OK;
+}
