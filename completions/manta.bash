@@ -89,7 +89,7 @@ _manta() {
   case $prev in
   --logdir | --dir) _manta_files -d && return ;;
   --to) [[ $command == bench ]] || _manta_files -f && return ;;
-  --op) _manta_words "allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter" && return ;;
+  --op) _manta_words "allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv" && return ;;
   --type) _manta_words "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64" && return ;;
   --from | --factor | --ms) return ;;
   -n | --workers | --lines | --rank) [[ $command != run || ${#operands[@]} -eq 0 ]] && return ;;

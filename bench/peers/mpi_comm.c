@@ -27,7 +27,7 @@ static double us[MAX_CALLS];
 
 struct op {
   const char *name;
-  int send_all, recv_all, in_place, reduces, rooted;
+  int send_all, recv_all, in_place, reduces, rooted, ring;
   void (*call)(int count);
 };
 
@@ -71,14 +71,21 @@ static void scatter(int count)
   MPI_Scatter(a, count, MPI_FLOAT, b, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
 }
 
-static const struct op ops[] = {{"allreduce", 0, 0, 1, 1, 0, allreduce},
-                                {"reduce", 0, 0, 0, 1, 1, reduce},
-                                {"broadcast", 0, 0, 1, 0, 1, broadcast},
-                                {"allgather", 0, 1, 0, 0, 0, allgather},
-                                {"reduce_scatter", 1, 0, 0, 1, 0, reduce_scatter},
-                                {"alltoall", 1, 1, 0, 0, 0, alltoall},
-                                {"gather", 0, 1, 0, 0, 1, gather},
-                                {"scatter", 1, 0, 0, 0, 1, scatter},
+static void sendrecv(int count)
+{
+  MPI_Sendrecv(a, count, MPI_FLOAT, (rank + 1) % ranks, 0, b, count, MPI_FLOAT,
+               (rank + ranks - 1) % ranks, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static const struct op ops[] = {{"allreduce", 0, 0, 1, 1, 0, 0, allreduce},
+                                {"reduce", 0, 0, 0, 1, 1, 0, reduce},
+                                {"broadcast", 0, 0, 1, 0, 1, 0, broadcast},
+                                {"allgather", 0, 1, 0, 0, 0, 0, allgather},
+                                {"reduce_scatter", 1, 0, 0, 1, 0, 0, reduce_scatter},
+                                {"alltoall", 1, 1, 0, 0, 0, 0, alltoall},
+                                {"gather", 0, 1, 0, 0, 1, 0, gather},
+                                {"scatter", 1, 0, 0, 0, 1, 0, scatter},
+                                {"sendrecv", 0, 0, 0, 0, 0, 1, sendrecv},
                                 {0}};
 
 // A small number per rank and place, so that sums are exact.
@@ -123,7 +130,7 @@ static float wanted(const struct op *op, int block, size_t place)
 {
   float sum = 0;
   if (!op->reduces)
-    return number_at(block, place);
+    return number_at(op->ring ? (rank + ranks - 1) % ranks : block, place);
   for (int r = 0; r < ranks; r++)
     sum += number_at(r, place);
   return sum;

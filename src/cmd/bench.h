@@ -21,6 +21,7 @@ struct manta__bench_op {
   bool in_place;           /* one buffer is both */
   bool reduces;            /* by sum */
   bool rooted;             /* at rank 0 */
+  bool ring;               /* every rank gets what the one before it sends */
   manta_status (*call)(manta_comm *c, const void *send, void *recv, size_t count, manta_dtype type,
                        manta_error *err);
   /* Bytes that the slowest link between n ranks must carry, per byte of the size. */

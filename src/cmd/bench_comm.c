@@ -56,6 +56,17 @@ static manta_status scatter(manta_comm *c, const void *send, void *recv, size_t 
   return manta_comm_scatter(c, send, recv, count, type, 0, err);
 }
 
+static manta_status sendrecv(manta_comm *c, const void *send, void *recv, size_t count,
+                             manta_dtype type, manta_error *err)
+{
+  int rank = manta_comm_rank(c), n = manta_comm_size(c);
+  manta_work *work;
+  MANTA_TRY(manta_comm_recv_start(c, recv, count, type, (rank + n - 1) % n, &work, err));
+  manta_status sent = manta_comm_send(c, send, count, type, (rank + 1) % n, err);
+  manta_status got = manta_work_wait(work, sent < 0 ? NULL : err);
+  return sent < 0 ? sent : got;
+}
+
 static double once(int n)
 {
   return 1;
@@ -72,14 +83,27 @@ static double there_and_back(int n)
 }
 
 const struct manta__bench_op manta__bench_ops[] = {
-    {"allreduce", false, false, true, true, false, allreduce, there_and_back},
-    {"reduce", false, false, false, true, true, reduce, once},
-    {"broadcast", false, false, true, false, true, broadcast, once},
-    {"allgather", false, true, false, false, false, manta_comm_allgather, but_own},
-    {"reduce_scatter", true, false, false, true, false, reduce_scatter, but_own},
-    {"alltoall", true, true, false, false, false, manta_comm_alltoall, but_own},
-    {"gather", false, true, false, false, true, gather, but_own},
-    {"scatter", true, false, false, false, true, scatter, but_own},
+    {.name = "allreduce",
+     .in_place = true,
+     .reduces = true,
+     .call = allreduce,
+     .bus = there_and_back},
+    {.name = "reduce", .reduces = true, .rooted = true, .call = reduce, .bus = once},
+    {.name = "broadcast", .in_place = true, .rooted = true, .call = broadcast, .bus = once},
+    {.name = "allgather", .recv_all = true, .call = manta_comm_allgather, .bus = but_own},
+    {.name = "reduce_scatter",
+     .send_all = true,
+     .reduces = true,
+     .call = reduce_scatter,
+     .bus = but_own},
+    {.name = "alltoall",
+     .send_all = true,
+     .recv_all = true,
+     .call = manta_comm_alltoall,
+     .bus = but_own},
+    {.name = "gather", .recv_all = true, .rooted = true, .call = gather, .bus = but_own},
+    {.name = "scatter", .send_all = true, .rooted = true, .call = scatter, .bus = but_own},
+    {.name = "sendrecv", .ring = true, .call = sendrecv, .bus = once},
     {0}};
 
 const struct manta__bench_op *manta__bench_op_find(const char *name)
@@ -194,7 +218,8 @@ static manta_status count_wrong(struct bench *b, int64_t *wrong, manta_error *er
     if (op->reduces)
       manta__pattern_of_sum(&want, b->job.type, b->ranks);
     else
-      manta__pattern_of_rank(&want, b->job.type, block);
+      manta__pattern_of_rank(&want, b->job.type,
+                             op->ring ? (b->rank + b->ranks - 1) % b->ranks : block);
     *wrong += (int64_t)manta__pattern_wrong(&want, (char *)b->recv + (size_t)block * count * size,
                                             count, op->send_all ? (size_t)b->rank * count : 0);
   }

@@ -12,7 +12,8 @@ from bed import Bed, main
 bed = Bed()
 QUICK = ["--ms", "1"]
 OPS = {"allreduce": 2 / 3 * 2, "reduce": 1, "broadcast": 1, "allgather": 2 / 3,
-       "reduce_scatter": 2 / 3, "alltoall": 2 / 3, "gather": 2 / 3, "scatter": 2 / 3}
+       "reduce_scatter": 2 / 3, "alltoall": 2 / 3, "gather": 2 / 3, "scatter": 2 / 3,
+       "sendrecv": 1}
 ALL_SENT_OR_GOT = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
 
 
