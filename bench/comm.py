@@ -55,6 +55,7 @@ class Contest:
     def round(self, size: int) -> None:
         """Anew if the placement changed meanwhile; a machine that is never at rest counts too."""
         for left in reversed(range(TRIES)):
+            self.b.calm()
             before = placement(self.b)
             us = {"shared": self.ours(size, False), "OpenMPI": self.openmpi(size),
                   "private": self.ours(size, True)}

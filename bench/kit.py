@@ -9,6 +9,7 @@ import os
 import statistics
 import subprocess
 import tempfile
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +101,7 @@ class Bench:
     def __init__(self, build: Path, sizes: Sizes, scratch: Path) -> None:
         self.build, self.sizes, self.scratch = build, sizes, scratch
         self.grids: list[Grid] = []
+        self.patience_s = 0.0
         self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta")}
 
     def text(self, program: str, *args: object) -> str:
@@ -122,10 +124,24 @@ class Bench:
                                 f"{done.stderr.strip()}")
         return done.stdout
 
+    def calm(self) -> None:
+        """Waits until nothing else runs, as long as the patience lasts."""
+        by = time.monotonic() + self.patience_s
+        while time.monotonic() < by:
+            before = idle_ticks()
+            time.sleep(0.3)
+            if idle_ticks() - before >= 0.27 * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1):
+                return
+
     def samples(self, program: str, *args: object) -> Samples:
         """One call in a fresh directory, which is removed."""
         with tempfile.TemporaryDirectory(dir=self.scratch) as d:
             return parse(self.text(program, *args, "--dir", d))
+
+
+def idle_ticks() -> int:
+    """Clock ticks that all processors together have spent idle."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=5)[4])
 
 
 def parse(text: str) -> Samples:

@@ -86,8 +86,8 @@ const struct manta__command manta__commands[] = {
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
     {"bench", "comm", "measure the collectives on this host",
      "Prints a line per size. OP is allreduce, reduce, broadcast, allgather, reduce_scatter,\n"
-     "alltoall, gather, scatter or sendrecv; TYPE f16, bf16, f32, f64, i8 to i64 or u8 to u64. Sizes may\n"
-     "end in K, M or G.\n",
+     "alltoall, gather, scatter or sendrecv; TYPE f16, bf16, f32, f64, i8 to i64 or u8 to u64.\n"
+     "Sizes may end in K, M or G.\n",
      bench_options, 1, 1, false, manta__cmd_bench},
     {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
     {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},
