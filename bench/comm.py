@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
 from typing import Callable
 
 import peers
-from kit import Bench, CannotMeasure, Grid, Row, median, number, pair_ratio, percentile
+from kit import (CALM, Bench, CannotMeasure, Grid, Others, Row, await_calm, median, number,
+                 pair_ratio, percentile)
 
 KB, MB = 1 << 10, 1 << 20
 NEAR_NS = 150  # there and back between cores that share a cache
@@ -53,15 +55,18 @@ class Contest:
         return said.get(size) if said else None
 
     def round(self, size: int) -> None:
-        """Anew if the placement changed meanwhile; a machine that is never at rest counts too."""
+        """Anew if the placement changed meanwhile, or if others wanted the processors while there
+        is patience; a machine that is never at rest counts too."""
+        by = time.monotonic() + self.b.patience_s
         for left in reversed(range(TRIES)):
-            self.b.calm()
-            before = placement(self.b)
+            await_calm(by)
+            others, before = Others(), placement(self.b)
             us = {"shared": self.ours(size, False), "OpenMPI": self.openmpi(size),
                   "private": self.ours(size, True)}
             if us["shared"] is None:  # too small to be divided among the ranks
                 return
-            if before == placement(self.b) or not left:
+            calm = others.share() < CALM or time.monotonic() > by
+            if (before == placement(self.b) and calm) or not left:
                 self.rounds[before, size].append({k: v for k, v in us.items() if v is not None})
                 return
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM_LIMIT_S = 900
+CALM = 0.15  # of the processors, for everything else
 Samples = dict[str, list[float]]
 
 
@@ -124,24 +126,43 @@ class Bench:
                                 f"{done.stderr.strip()}")
         return done.stdout
 
-    def calm(self) -> None:
-        """Waits until nothing else runs, as long as the patience lasts."""
-        by = time.monotonic() + self.patience_s
-        while time.monotonic() < by:
-            before = idle_ticks()
-            time.sleep(0.3)
-            if idle_ticks() - before >= 0.27 * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1):
-                return
-
     def samples(self, program: str, *args: object) -> Samples:
         """One call in a fresh directory, which is removed."""
         with tempfile.TemporaryDirectory(dir=self.scratch) as d:
             return parse(self.text(program, *args, "--dir", d))
 
 
-def idle_ticks() -> int:
-    """Clock ticks that all processors together have spent idle."""
-    return int(Path("/proc/stat").read_text().split(maxsplit=5)[4])
+class Others:
+    """What part of the processors was busy with anything but our own programs, since it was made.
+    Ours are those that have ended meanwhile."""
+
+    def __init__(self) -> None:
+        self.ticks, self.idle = self.look()
+        self.own = self.own_ticks()
+
+    @staticmethod
+    def look() -> tuple[int, int]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(ticks), ticks[3] + ticks[4]
+
+    @staticmethod
+    def own_ticks() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (used.ru_utime + used.ru_stime) * os.sysconf("SC_CLK_TCK")
+
+    def share(self) -> float:
+        ticks, idle = self.look()
+        busy = ticks - self.ticks - (idle - self.idle) - (self.own_ticks() - self.own)
+        return busy / max(1, ticks - self.ticks)
+
+
+def await_calm(by: float) -> None:
+    """Until nothing else runs, or the monotonic clock says `by`."""
+    while time.monotonic() < by:
+        others = Others()
+        time.sleep(0.15)
+        if others.share() < CALM:
+            return
 
 
 def parse(text: str) -> Samples:
