@@ -8,8 +8,8 @@ FUZZ_SECONDS ?= 60
 
 RELEASE = scripts/build release --prefix="$(abspath $(PREFIX))" --libdir="$(LIBDIR)"
 
-.PHONY: help deps quickstart build check check-all bench bench-peers soak fuzz install uninstall \
-  fmt fmt-check clean
+.PHONY: help deps quickstart build check check-all check-gpu bench bench-peers soak fuzz install \
+  uninstall fmt fmt-check clean
 
 help: ## show this list (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ check: deps ## build and test everything; the last line is the sum
 
 check-all: deps ## check, and the long tests
 	@scripts/check --all
+
+check-gpu: deps ## only the tests that need a GPU; without one they say so
+	@scripts/check --only gpu
 
 soak: deps ## only the long tests
 	@scripts/check --only soak

@@ -52,6 +52,8 @@ class Sizes:
     write_mb: int = 256
     big_mb: int = 1024
     step_ms: int = 300
+    ddp_mb: int = 25
+    ddp_us: int = 20_000
     comm_reps: int = 9  # rounds per size
     gloo_reps: int = 3
     comm_ms: int = 60  # per size
@@ -63,8 +65,8 @@ class Sizes:
 
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
-              step_ms=10, comm_reps=1, gloo_reps=1, comm_ms=2, comm_factor=128, comm_to=64 << 10,
-              limit_mb=1, wait_ms=50, storm_kills=5)
+              step_ms=10, ddp_mb=1, ddp_us=500, comm_reps=1, gloo_reps=1, comm_ms=2,
+              comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5)
 
 
 @dataclass

@@ -22,9 +22,12 @@ NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "r
          "comm-4-private", "comm-8-shared", "comm-8-private", "comm-broadcast-shared",
          "comm-broadcast-private", "comm-allgather-shared", "comm-allgather-private",
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
-         "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm"]
-PAIRED = ["stall", "stall-rush", "write"]  # OpenMPI may be missing, memcpy and dd may not
-WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss"]
+         "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
+         "ddp", "ddp-overlap"]
+# OpenMPI may be missing, these may not
+PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap"]
+WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss",
+               "ddp-overlap"]  # the last has one where there are spare cores
 
 number = 0
 

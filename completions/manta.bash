@@ -13,6 +13,7 @@ _manta_options() {
   kill) echo "--now" ;;
   ckpt) echo "--json --to --dir" ;;
   bench) echo "-n --workers --op --type --from --to --factor --ms --private --pin --json" ;;
+  agent) echo "--stdio" ;;
   status | doctor) echo "--json" ;;
   esac
   echo "-h --help"
@@ -78,7 +79,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps kill resize notice ckpt bench doctor version help"
+  local commands="run resume status logs ps kill resize notice ckpt agent bench doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then

@@ -11,6 +11,9 @@
  * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each
  * node in f32 or wider, whatever the size or the layout: the same input gives the same bits.
  *
+ * Buffers may be memory of a GPU (CUDA): NCCL then does the work, in its own order of addition, and
+ * needs half a second to leave when a peer is lost. All ranks must pass the same kind.
+ *
  * A communicator is used by one thread at a time. Each call has a deadline: the communicator's
  * (manta_comm_set_timeout). After a call has failed by its deadline the ranks are out of step, and
  * the communicator is of no use any more: its later calls give MANTA_ESTATE.
@@ -38,6 +41,10 @@ MANTA_API int manta_comm_size(const manta_comm *c);
  * missing, in seconds; negative: for ever (the default: deaths are known at once, and
  * step_timeout sees hangs). */
 MANTA_API void manta_comm_set_timeout(manta_comm *c, double seconds);
+
+/* The cudaStream_t behind whose work operations on device memory are to come; NULL (the default):
+ * behind that of the default stream. */
+MANTA_API void manta_comm_set_stream(manta_comm *c, void *stream);
 
 /* Memory that all ranks of this host can read: collectives on it copy less. Zeroed, 64-byte
  * aligned, private to this rank otherwise. Gives: free it with manta_shm_free, or it ends with

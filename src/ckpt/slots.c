@@ -22,8 +22,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/pack.h"
-#include "ckpt/copy.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "sys/thread.h"

@@ -14,13 +14,14 @@
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "group/agent.h"
+#include "group/bridge.h"
 #include "group/proto.h"
 #include "group/writer.h"
 
-// Agent and writer; workers are manta_init's, as in any program that trains (`manta bench` does).
+// The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
 static bool has_role(const char *role)
 {
-  return !strcmp(role, "agent") || !strcmp(role, "writer");
+  return !strcmp(role, "agent") || !strcmp(role, "bridge") || !strcmp(role, "writer");
 }
 
 static int play_role(const char *role, char **argv)
@@ -30,6 +31,8 @@ static int play_role(const char *role, char **argv)
   fcntl(MANTA__ROLE_CONN_FD, F_SETFD, FD_CLOEXEC);
   if (agent)
     return manta__agent_main(MANTA__ROLE_CONN_FD, argv);
+  if (!strcmp(role, "bridge"))
+    return manta__bridge_near_main(MANTA__ROLE_CONN_FD, argv);
   fcntl(MANTA__ROLE_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
   return manta__writer_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv);
 }

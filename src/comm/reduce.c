@@ -138,7 +138,179 @@ void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_
       memcpy(out, in[0], count * manta_dtype_bytes(type));
     return;
   }
-  kernel(type, kind_of(op))(out, in, n, count, op == MANTA_MEAN);
+  kernel(type, kind_of(op))(out, in, n, count, op == MANTA_MEAN ? n : 1);
   if (op == MANTA_MEAN && divides[type])
     divides[type](out, n, count);
+}
+
+// --- in parts -----------------------------------------------------------------------------------
+
+manta_dtype manta__reduce_wide(manta_dtype type)
+{
+  return type == MANTA_F16 || type == MANTA_BF16 ? MANTA_F32 : type;
+}
+
+/* Where the largest node of the tree over n that begins at `from` and ends within `to` ends. */
+static int node_end(int from, int to, int n)
+{
+  int end = from + 1;
+  for (int size = 2; from % size == 0 && end < to; size *= 2) {
+    int next = size < n - from ? from + size : n;
+    if (next > to)
+      break;
+    end = next;
+  }
+  return end;
+}
+
+int manta__reduce_nodes(int from, int to, int n, struct manta__node *out)
+{
+  int k = 0;
+  for (; from < to; from = out[k++].to)
+    out[k] = (struct manta__node){.from = from, .to = node_end(from, to, n)};
+  return k;
+}
+
+/* Nodes are made block by block, so that they stay in the first cache. */
+#define PART_BYTES 4096
+#define PART_DEPTH 14 /* MANTA__REDUCE_MAX has 13 levels */
+
+struct part { /* a node that waits for its sibling */
+  const void *data;
+  struct manta__node node;
+};
+
+struct parts {
+  _Alignas(64) unsigned char room[PART_DEPTH][PART_BYTES];
+  struct part stack[PART_DEPTH];
+  int depth;
+  size_t count; /* of this block */
+  manta__reduce_fn *fn;
+};
+
+static int node_size(struct manta__node n)
+{
+  return n.to - n.from;
+}
+
+/* The upper two become one, in the room of the lower. */
+static void merge(struct parts *p)
+{
+  struct part *a = &p->stack[p->depth - 2], *b = a + 1;
+  void *to = p->room[p->depth - 2];
+  p->fn(to, (const void *const[]){a->data, b->data}, 2, p->count, 1);
+  a->data = to;
+  a->node.to = b->node.to;
+  p->depth--;
+}
+
+static bool siblings(const struct parts *p)
+{
+  if (p->depth < 2)
+    return false;
+  struct manta__node a = p->stack[p->depth - 2].node, b = p->stack[p->depth - 1].node;
+  return node_size(a) == node_size(b) && a.from % (2 * node_size(a)) == 0;
+}
+
+/* Siblings meet as soon as both are there. What is left after the last node meets from the right:
+ * odd ones move up. */
+static void push(struct parts *p, const void *data, struct manta__node node, bool last)
+{
+  assert(p->depth < PART_DEPTH);
+  p->stack[p->depth++] = (struct part){.data = data, .node = node};
+  while (last ? p->depth > 2 : siblings(p))
+    merge(p);
+}
+
+/* The last step of all: two nodes become out, scaled. */
+static void merge_to(struct parts *p, void *out, int divisor)
+{
+  assert(p->depth == 2);
+  p->fn(out, (const void *const[]){p->stack[0].data, p->stack[1].data}, 2, p->count, divisor);
+  p->depth = 0;
+}
+
+/* Leaves of 16 bits become an f32 node. */
+static void partial_block(struct parts *p, float *out, const void *const *in, int n, size_t at,
+                          manta__widen_fn *widen)
+{
+  for (int i = 0; i < n; i++) {
+    float *leaf = n == 1 ? out : (float *)(void *)p->room[p->depth];
+    widen(leaf, (const unsigned char *)in[i] + 2 * at, p->count);
+    if (n > 1)
+      push(p, leaf, (struct manta__node){i, i + 1}, i == n - 1);
+  }
+  if (n > 1)
+    merge_to(p, out, 1);
+}
+
+static size_t block_of(size_t count, size_t at, size_t element)
+{
+  size_t most = PART_BYTES / element;
+  return count - at < most ? count - at : most;
+}
+
+void manta__reduce_partial(void *out, const void *const *in, int n, size_t count, manta_dtype type,
+                           manta_op op)
+{
+  assert(n >= 1 && n <= MANTA__REDUCE_MAX && manta__reduce_valid(type, op));
+  if (manta__reduce_wide(type) == type) {
+    manta__reduce(out, in, n, count, type, op == MANTA_MEAN ? MANTA_SUM : op);
+    return;
+  }
+  struct parts p;
+  p.depth = 0;
+  p.fn = kernel(MANTA_F32, kind_of(op));
+  for (size_t at = 0; at < count; at += p.count) {
+    p.count = block_of(count, at, sizeof(float));
+    partial_block(&p, (float *)out + at, in, n, at,
+                  type == MANTA_F16 ? isa()->widen_f16 : isa()->widen_bf16);
+  }
+}
+
+/* Nodes of one size, the last perhaps cut short: their tree is that of as many leaves. */
+static bool all_alike(const struct manta__node *node, int nodes)
+{
+  for (int i = 1; i < nodes - 1; i++)
+    if (node_size(node[i]) != node_size(node[0]))
+      return false;
+  return node_size(node[nodes - 1]) <= node_size(node[0]);
+}
+
+static void combine_block(struct parts *p, unsigned char *out, const void *const *in,
+                          const struct manta__node *node, int nodes, size_t at, manta_dtype type,
+                          int divisor)
+{
+  size_t size = manta_dtype_bytes(type), wide = manta_dtype_bytes(manta__reduce_wide(type));
+  for (int i = 0; i < nodes; i++)
+    push(p, (const unsigned char *)in[i] + at * wide, node[i], i == nodes - 1);
+  if (wide == size) {
+    merge_to(p, out + at * size, divisor);
+    return;
+  }
+  float *sum = (float *)(void *)p->room[0];
+  merge_to(p, sum, divisor);
+  (type == MANTA_F16 ? isa()->narrow_f16 : isa()->narrow_bf16)(out + at * size, sum, p->count);
+}
+
+void manta__reduce_combine(void *out, const void *const *in, const struct manta__node *node,
+                           int nodes, size_t count, manta_dtype type, manta_op op)
+{
+  assert(nodes >= 2 && node[0].from == 0 && manta__reduce_valid(type, op));
+  manta_dtype wide = manta__reduce_wide(type);
+  int n = node[nodes - 1].to, divisor = op == MANTA_MEAN ? n : 1;
+  struct parts p;
+  p.depth = 0;
+  p.fn = kernel(wide, kind_of(op));
+  if (wide == type && all_alike(node, nodes)) {
+    if (count)
+      p.fn(out, in, nodes, count, divisor);
+  } else {
+    for (size_t at = 0; at < count; at += p.count) {
+      p.count = block_of(count, at, manta_dtype_bytes(wide));
+      combine_block(&p, out, in, node, nodes, at, type, divisor);
+    }
+  }
+  if (divisor > 1 && divides[type])
+    divides[type](out, divisor, count);
 }

@@ -31,6 +31,26 @@ bool manta__reduce_valid(manta_dtype type, manta_op op);
 /* What runs: "avx512", "avx2", "scalar". MANTA_COMM_ISA=scalar|avx2|avx512 lowers it. */
 const char *manta__reduce_isa(void);
 
+/* --- in parts: each host makes nodes of the tree, and the rest is made of those --- */
+
+struct manta__node {
+  int from, to; /* the inputs that it is made of */
+};
+#define MANTA__NODES_MAX 24 /* of one host: two per level, at most */
+
+/* The nodes of the tree over n inputs that together are [from, to), as few as there can be; `out`
+ * has room for MANTA__NODES_MAX. How many. */
+int manta__reduce_nodes(int from, int to, int n, struct manta__node *out);
+/* What a node is kept in: F32 for F16 and BF16, else the type. */
+manta_dtype manta__reduce_wide(manta_dtype type);
+/* One node out of the n inputs that it is made of, in its wide type; no mean yet. */
+void manta__reduce_partial(void *out, const void *const *in, int n, size_t count, manta_dtype type,
+                           manta_op op);
+/* All nodes (two at least, wide, in order, together [0, n)) become the result: the same bits as
+ * manta__reduce over the n inputs. out may be one of in[] where the wide type is the type. */
+void manta__reduce_combine(void *out, const void *const *in, const struct manta__node *node,
+                           int nodes, size_t count, manta_dtype type, manta_op op);
+
 /* The truth, plain and slow: the fast path must agree bit by bit. */
 void manta__reduce_ref(void *out, const void *const *in, int n, size_t count, manta_dtype type,
                        manta_op op);

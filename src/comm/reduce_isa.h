@@ -5,7 +5,6 @@
 #ifndef MANTA_COMM_REDUCE_ISA_H
 #define MANTA_COMM_REDUCE_ISA_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include <manta/ckpt.h>
@@ -13,12 +12,17 @@
 /* MEAN is an ADD with a factor (floats) or with a division after it (integers). */
 enum manta__reduce_kind { MANTA__ADD, MANTA__MUL, MANTA__MIN, MANTA__MAX, MANTA__KINDS };
 
-/* n >= 2. mean: multiply by 1/n; only the ADD of floats looks at it. */
-typedef void manta__reduce_fn(void *out, const void *const *in, int n, size_t count, bool mean);
+/* n >= 2. The result is multiplied by 1/divisor; only the ADD of floats looks at it. */
+typedef void manta__reduce_fn(void *out, const void *const *in, int n, size_t count, int divisor);
+/* 16-bit floats to f32; and back what a reduction made, whose only NaN is the quiet one. */
+typedef void manta__widen_fn(float *out, const void *in, size_t count);
+typedef void manta__narrow_fn(void *out, const float *in, size_t count);
 
 struct manta__reduce_isa {
   const char *name;
   manta__reduce_fn *fn[MANTA_DTYPE_COUNT][MANTA__KINDS]; /* NULL: see the scalar set */
+  manta__widen_fn *widen_f16, *widen_bf16;
+  manta__narrow_fn *narrow_f16, *narrow_bf16;
 };
 
 extern const struct manta__reduce_isa manta__reduce_scalar;

@@ -581,6 +581,29 @@ NARROW(bf16)
 #include "comm/reduce_loop.h"
 #endif
 
+/* The tail is a vector of its own, as everywhere. */
+#define CONVERT(type)                                                                              \
+  static void widen_all_##type(float *out, const void *in, size_t count)                           \
+  {                                                                                                \
+    const unsigned char *from = in;                                                                \
+    size_t per = VBYTES / 4, i = 0;                                                                \
+    for (; count - i >= per; i += per)                                                             \
+      put_f32(out + i, get_##type(from + 2 * i, 0), 0);                                            \
+    if (i < count)                                                                                 \
+      put_f32(out + i, get_##type(from + 2 * i, 2 * (count - i)), 4 * (count - i));                \
+  }                                                                                                \
+  static void narrow_all_##type(void *out, const float *in, size_t count)                          \
+  {                                                                                                \
+    unsigned char *to = out;                                                                       \
+    size_t per = VBYTES / 4, i = 0;                                                                \
+    for (; count - i >= per; i += per)                                                             \
+      put_##type(to + 2 * i, get_f32(in + i, 0), 0);                                               \
+    if (i < count)                                                                                 \
+      put_##type(to + 2 * i, get_f32(in + i, 4 * (count - i)), 2 * (count - i));                   \
+  }
+CONVERT(f16)
+CONVERT(bf16)
+
 #define ROW(sums, compares)                                                                        \
   {                                                                                                \
     sums##_add, sums##_mul, compares##_min, compares##_max                                         \
@@ -588,6 +611,10 @@ NARROW(bf16)
 
 const struct manta__reduce_isa SYMBOL(ISA) = {
     .name = NAME_OF(ISA),
+    .widen_f16 = widen_all_f16,
+    .widen_bf16 = widen_all_bf16,
+    .narrow_f16 = narrow_all_f16,
+    .narrow_bf16 = narrow_all_bf16,
     .fn =
         {
             [MANTA_F16] = ROW(f16, f16),

@@ -155,9 +155,9 @@ static void K(block)(unsigned char *out, const void *const *in, int n, size_t fr
   K(finish)(out + from, slot[0], slot[1], bytes, s);
 }
 
-static void KERNEL(void *out, const void *const *in, int n, size_t count, bool mean)
+static void KERNEL(void *out, const void *const *in, int n, size_t count, int divisor)
 {
-  SCALE s = mean ? (SCALE)1 / (SCALE)n : (SCALE)1;
+  SCALE s = (SCALE)1 / (SCALE)divisor;
   size_t bytes = count * ELEMENT;
 #ifdef STREAMS
   size_t skip;

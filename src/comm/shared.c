@@ -9,11 +9,19 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/copy.h"
 #include "comm/comm.h"
 #include "comm/reduce.h"
 
-#define BLOCK  (16u << 10) /* a reduction works in pieces that stay in the first cache */
-#define DIRECT (16u << 10) /* from here on it is worth a phase to look for a direct way */
+#define BLOCK (16u << 10) /* a reduction works in pieces that stay in the first cache */
+#define AHEAD 2           /* pieces that are staged before the first is taken */
+#define PIECE MANTA__COMM_PIECE
+#define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
+#define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
+#define TIMED (2u << 10)       /* copies worth looking at the clock */
+#define RETRY 64               /* copies until the dearer way is tried again */
+#define LARGE (16u << 10)      /* of the others: the same */
 
 struct transfer {
   const uint8_t *send;
@@ -25,6 +33,8 @@ struct transfer {
   manta_op op;
   int root;
   const size_t *counts; // allgatherv
+  bool blocks;          // a staging buffer holds a piece of each block
+  bool in_parts;        // many ranks: each reduces a part
 };
 
 // len: bytes of this piece of a block, which begins at `at`.
@@ -33,91 +43,171 @@ typedef void (*take_fn)(struct manta__team *t, const struct transfer *x, size_t 
 typedef manta_status (*direct_fn)(struct manta__team *t, const struct transfer *x,
                                   manta_error *err);
 
+enum reach { SENDS, SENDS_AND_RECVS, SEND_OF_ROOT, SENDS_AND_RECV_OF_ROOT };
+
 struct way { // how a call is done
   stage_fn stage;
   take_fn take;
   direct_fn direct;
-  bool blocks; // a staging buffer holds a piece of each block
-  bool rooted; // only the root's buffer is read by others
+  size_t from;      // bytes of a block from which on it is worth a phase to go direct
+  enum reach reach; // whose buffers that takes
+  bool blocks;      // a staging buffer holds a piece of each block
 };
 
 // --- the pattern --------------------------------------------------------------------------------
+
+void manta__team_slot(struct manta__team *t, size_t bytes)
+{
+  size_t need = (bytes + 63) & ~(size_t)63;
+  t->slot = MANTA__TINY_SLOT;
+  if (bytes <= TINY)
+    return;
+  if (!t->warm)
+    manta__team_warm(t);
+  if (t->ring - t->cursor < need)
+    t->cursor = 0;
+  t->slot = t->cursor;
+  t->cursor += need;
+}
+
+static size_t slot_bytes(const struct manta__team *t, const struct transfer *x, size_t len)
+{
+  return x->blocks ? x->piece * (size_t)t->size : len;
+}
 
 static size_t piece_at(const struct transfer *x, size_t at)
 {
   return x->bytes - at < x->piece ? x->bytes - at : x->piece;
 }
 
+// Piece k is staged after k - AHEAD was taken, and all have published k - AHEAD by then, having
+// taken k - 2 * AHEAD: so 2 * AHEAD pieces must fit in, and the last are read until the phase
+// behind them.
 static manta_status pieces(struct manta__team *t, const struct transfer *x, const struct way *w,
-                           size_t at, manta_error *err)
+                           manta_error *err)
 {
-  for (; at < x->bytes; at += x->piece) {
-    w->stage(t, x, at, piece_at(x, at));
-    MANTA_TRY(manta__team_meet(t, err));
+  const uint32_t first = t->phase + 1;
+  const size_t count = (x->bytes + x->piece - 1) / x->piece;
+  size_t slot[AHEAD];
+  for (size_t k = 0; k < count + AHEAD - 1; k++) {
+    if (k < count) {
+      size_t at = k * x->piece, len = piece_at(x, at);
+      manta__team_slot(t, slot_bytes(t, x, len));
+      slot[k % AHEAD] = t->slot;
+      w->stage(t, x, at, len);
+      manta__team_publish(t);
+    }
+    if (k < AHEAD - 1)
+      continue;
+    size_t now = k - (AHEAD - 1), at = now * x->piece;
+    MANTA_TRY(manta__team_wait(t, first + (uint32_t)now, err));
+    t->slot = slot[now % AHEAD];
     w->take(t, x, at, piece_at(x, at));
-    t->turn++;
   }
-  return MANTA_OK;
-}
-
-// The first piece rides with the description.
-static manta_status ride(struct manta__team *t, const struct manta__desc *d,
-                         const struct transfer *x, const struct way *w, manta_error *err)
-{
-  size_t first = piece_at(x, 0);
-  if (first)
-    w->stage(t, x, 0, first);
-  manta_status st = manta__team_begin(t, d, err);
-  if (st == MANTA_OK && first)
-    w->take(t, x, 0, first);
-  t->turn++;
-  return st < 0 ? st : pieces(t, x, w, x->piece, err);
-}
-
-// Whether every buffer that somebody reads lies in the heap, and none is tangled.
-static bool reachable(const struct manta__team *t, const struct way *w, int root, bool *tangled)
-{
-  bool all = true;
-  *tangled = false;
-  for (int r = 0; r < t->size; r++) {
-    const struct manta__desc *d = manta__team_desc(t, r);
-    all = all && ((w->rooted && r != root) || d->send_at != MANTA__NOWHERE);
-    *tangled = *tangled || d->tangled;
-  }
-  return all;
-}
-
-static manta_status go_direct(struct manta__team *t, const struct transfer *x, const struct way *w,
-                              bool *done, manta_error *err)
-{
-  bool tangled, can = reachable(t, w, x->root, &tangled);
-  if (!can && !tangled && x->bytes >= t->peek_from && x->bytes <= t->peek_to)
-    MANTA_TRY(manta__team_can_peek(t, &can, err));
-  *done = can && !tangled;
-  if (!*done)
-    return MANTA_OK;
-  MANTA_TRY(w->direct(t, x, err));
   return manta__team_meet(t, err);
 }
 
+static bool is_placed(const struct manta__desc *d, enum reach reach, bool root)
+{
+  bool send = d->send_at != MANTA__NOWHERE, recv = d->recv_at != MANTA__NOWHERE;
+  switch (reach) {
+  case SENDS_AND_RECVS:
+    return send && recv;
+  case SEND_OF_ROOT:
+    return !root || send;
+  case SENDS_AND_RECV_OF_ROOT:
+    return send && (!root || recv);
+  default:
+    return send;
+  }
+}
+
+enum where { ALL_IN_HEAP, NONE_IN_HEAP, MIXED };
+
+// Where the buffers are that others would read or write. The same answer on all ranks.
+static enum where look(const struct manta__team *t, const struct transfer *x, const struct way *w)
+{
+  int placed = 0, counted = 0;
+  bool tangled = false;
+  for (int r = 0; r < t->size; r++) {
+    bool counts = w->reach != SEND_OF_ROOT || r == x->root;
+    counted += counts;
+    const struct manta__desc *d = manta__team_desc(t, r);
+    placed += counts && is_placed(d, w->reach, r == x->root);
+    tangled = tangled || d->tangled;
+  }
+  return placed == 0 ? NONE_IN_HEAP : placed == counted && !tangled ? ALL_IN_HEAP : MIXED;
+}
+
+static manta_status reduce_in_parts(struct manta__team *t, const struct transfer *x,
+                                    manta_error *err);
+
+static manta_status go_on(struct manta__team *t, const struct transfer *x, const struct way *w,
+                          bool rides, manta_error *err)
+{
+  enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
+  if (where == ALL_IN_HEAP) {
+    MANTA_TRY(w->direct(t, x, err));
+    return manta__team_meet(t, err);
+  }
+  if (rides && where == NONE_IN_HEAP) {
+    if (x->bytes)
+      w->take(t, x, 0, x->bytes);
+    return MANTA_OK;
+  }
+  return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
+}
+
+// What is small and private rides with the description.
 static manta_status transfer(struct manta__team *t, const struct manta__desc *d,
                              const struct transfer *x, const struct way *w, manta_error *err)
 {
-  bool done = false;
-  if (!w->direct || x->bytes < DIRECT)
-    return ride(t, d, x, w, err);
+  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL);
+  if (rides) {
+    manta__team_slot(t, slot_bytes(t, x, x->bytes));
+    if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
+      w->stage(t, x, 0, x->bytes);
+  }
   manta_status st = manta__team_begin(t, d, err);
   if (st == MANTA_OK)
-    st = go_direct(t, x, w, &done, err);
+    st = go_on(t, x, w, rides, err);
   t->turn++;
-  return st < 0 || done ? st : pieces(t, x, w, 0, err);
+  return st;
 }
 
 // --- stages and takes ---------------------------------------------------------------------------
 
+// A copy that was interrupted tells nothing: so one may at most double the cost.
+static void note_cost(int64_t *cost, int64_t ns, size_t len)
+{
+  int64_t now = ns * PIECE / (int64_t)len;
+  int64_t most = *cost * 2 + 1000;
+  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
+}
+
+static void put(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t len)
+{
+  struct manta__stager *s = &t->stager;
+  if (len < TIMED) {
+    memcpy(to, from, len);
+    return;
+  }
+  bool past = s->cost[0] > 2 * s->cost[1];
+  if (++s->count % RETRY == 0 || s->cost[past] == 0)
+    past = !past;
+  int64_t began = manta__now();
+  if (past) {
+    manta__copy_past(to, from, len);
+    manta__copy_fence();
+  } else {
+    memcpy(to, from, len);
+  }
+  note_cost(&s->cost[past], manta__now() - began, len);
+}
+
 static void stage_own(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
 {
-  memcpy(manta__team_staging(t, t->rank), x->send + at, len);
+  put(t, manta__team_staging(t, t->rank), x->send + at, len);
 }
 
 static void stage_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
@@ -131,7 +221,7 @@ static void stage_blocks(struct manta__team *t, const struct transfer *x, size_t
 {
   uint8_t *to = manta__team_staging(t, t->rank);
   for (int r = 0; r < t->size; r++)
-    memcpy(to + (size_t)r * x->piece, x->send + (size_t)r * x->bytes + at, len);
+    put(t, to + (size_t)r * x->piece, x->send + (size_t)r * x->bytes + at, len);
 }
 
 static void stage_blocks_if_root(struct manta__team *t, const struct transfer *x, size_t at,
@@ -161,9 +251,12 @@ static void reduce_staged(struct manta__team *t, const struct transfer *x, uint8
   manta__reduce(to, t->in, t->size, len / x->size, x->type, x->op);
 }
 
+// Ours is read where it lies: it is written there in a moment, and the staged copy is the peers'.
 static void take_reduced(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
 {
-  reduce_staged(t, x, x->recv + at, 0, len);
+  for (int r = 0; r < t->size; r++)
+    t->in[r] = r == t->rank ? x->send + at : manta__team_staging(t, r);
+  manta__reduce(x->recv + at, t->in, t->size, len / x->size, x->type, x->op);
 }
 
 static void take_reduced_if_root(struct manta__team *t, const struct transfer *x, size_t at,
@@ -223,20 +316,22 @@ static void take_block_of_root(struct manta__team *t, const struct transfer *x, 
 
 // --- straight from the others' buffers ----------------------------------------------------------
 
-static manta_status fetch(struct manta__team *t, int rank, void *to, size_t skip, size_t bytes,
-                          manta_error *err)
+static const uint8_t *send_of(const struct manta__team *t, int rank)
 {
-  const struct manta__desc *d = manta__team_desc(t, rank);
-  return manta__team_peek(t, rank, to, d->send_at, d->send, skip, bytes, err);
+  return t->fabric->base + manta__team_desc(t, rank)->send_at;
+}
+
+static uint8_t *recv_of(const struct manta__team *t, int rank)
+{
+  return t->fabric->base + manta__team_desc(t, rank)->recv_at;
 }
 
 // One after the other, each rank beginning with its neighbour: not all at the same buffer.
-static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip,
-                                 manta_error *err)
+static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip)
 {
   for (int i = 1; i < t->size; i++) {
     int r = (t->rank + i) % t->size;
-    MANTA_TRY(fetch(t, r, x->recv + (size_t)r * x->bytes, skip, x->bytes, err));
+    memcpy(x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes);
   }
   uint8_t *own = x->recv + (size_t)t->rank * x->bytes;
   if (own != x->send + skip)
@@ -247,188 +342,123 @@ static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x
 static manta_status direct_broadcast(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  return t->rank == x->root ? MANTA_OK : fetch(t, x->root, x->recv, 0, x->bytes, err);
+  if (t->rank != x->root)
+    memcpy(x->recv, send_of(t, x->root), x->bytes);
+  return MANTA_OK;
 }
 
 static manta_status direct_allgather(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  return fetch_blocks(t, x, 0, err);
+  return fetch_blocks(t, x, 0);
 }
 
 static manta_status direct_gather(struct manta__team *t, const struct transfer *x, manta_error *err)
 {
-  return t->rank == x->root ? fetch_blocks(t, x, 0, err) : MANTA_OK;
+  return t->rank == x->root ? fetch_blocks(t, x, 0) : MANTA_OK;
 }
 
 static manta_status direct_alltoall(struct manta__team *t, const struct transfer *x,
                                     manta_error *err)
 {
-  return fetch_blocks(t, x, (size_t)t->rank * x->bytes, err);
+  return fetch_blocks(t, x, (size_t)t->rank * x->bytes);
 }
 
 static manta_status direct_scatter(struct manta__team *t, const struct transfer *x,
                                    manta_error *err)
 {
   size_t skip = (size_t)t->rank * x->bytes;
-  if (t->rank != x->root)
-    return fetch(t, x->root, x->recv, skip, x->bytes, err);
-  if (x->recv != x->send + skip)
-    memcpy(x->recv, x->send + skip, x->bytes);
-  return MANTA_OK;
-}
-
-// The op over all ranks of [skip, skip + bytes) of their buffers, into `to`.
-static manta_status reduce_fetched(struct manta__team *t, const struct transfer *x, uint8_t *to,
-                                   size_t skip, size_t bytes, manta_error *err)
-{
-  for (size_t at = 0; at < bytes; at += MANTA__COMM_PEEK) {
-    size_t len = bytes - at < MANTA__COMM_PEEK ? bytes - at : MANTA__COMM_PEEK;
-    for (int r = 0; r < t->size; r++) {
-      const struct manta__desc *d = manta__team_desc(t, r);
-      uint8_t *block = t->scratch + (size_t)r * MANTA__COMM_PEEK;
-      if (r == t->rank)
-        t->in[r] = x->send + skip + at;
-      else if (d->send_at != MANTA__NOWHERE)
-        t->in[r] = t->fabric->base + d->send_at + skip + at;
-      else
-        MANTA_TRY(fetch(t, r, block, skip + at, len, err));
-      if (r != t->rank && d->send_at == MANTA__NOWHERE)
-        t->in[r] = block;
-    }
-    manta__reduce(to + at, t->in, t->size, len / x->size, x->type, x->op);
-  }
+  if (x->recv != x->send + skip || t->rank != x->root)
+    memcpy(x->recv, send_of(t, x->root) + skip, x->bytes);
   return MANTA_OK;
 }
 
 static manta_status direct_reduce_scatter(struct manta__team *t, const struct transfer *x,
                                           manta_error *err)
 {
-  return reduce_fetched(t, x, x->recv, (size_t)t->rank * x->bytes, x->bytes, err);
+  size_t skip = (size_t)t->rank * x->bytes;
+  for (int r = 0; r < t->size; r++)
+    t->in[r] = r == t->rank ? x->send + skip : send_of(t, r) + skip;
+  manta__reduce(x->recv, t->in, t->size, x->bytes / x->size, x->type, x->op);
+  return MANTA_OK;
 }
 
 // --- all-reduce ---------------------------------------------------------------------------------
 
-// The part of n bytes that is rank r's to reduce, in whole cache lines.
-static void slice(const struct manta__team *t, int rank, size_t n, size_t *from, size_t *to)
+// The part of n bytes that is ours to reduce, in whole cache lines.
+static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *to)
 {
   size_t per = ((n + (size_t)t->size - 1) / (size_t)t->size + 63) & ~(size_t)63;
-  *from = per * (size_t)rank < n ? per * (size_t)rank : n;
+  *from = per * (size_t)t->rank < n ? per * (size_t)t->rank : n;
   *to = n - *from < per ? n : *from + per;
 }
 
-// How many ranks have both buffers in the heap. The same answer on all of them.
-static int in_heap(const struct manta__team *t)
-{
-  int n = 0;
-  for (int r = 0; r < t->size; r++) {
-    const struct manta__desc *d = manta__team_desc(t, r);
-    n += d->send_at != MANTA__NOWHERE && d->recv_at != MANTA__NOWHERE;
-  }
-  return n;
-}
-
-// Straight out of all buffers into all buffers: each byte is touched by one rank only.
-static manta_status reduce_in_heap(struct manta__team *t, const struct transfer *x,
-                                   manta_error *err)
+// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
+static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
+                                 int last)
 {
   _Alignas(64) uint8_t block[BLOCK];
   size_t from, to;
-  slice(t, t->rank, x->bytes, &from, &to);
+  slice(t, x->bytes, &from, &to);
   for (size_t at = from; at < to; at += BLOCK) {
     size_t len = to - at < BLOCK ? to - at : BLOCK;
     for (int r = 0; r < t->size; r++)
-      t->in[r] = t->fabric->base + manta__team_desc(t, r)->send_at + at;
+      t->in[r] = send_of(t, r) + at;
     manta__reduce(block, t->in, t->size, len / x->size, x->type, x->op);
-    for (int r = 0; r < t->size; r++)
-      memcpy(t->fabric->base + manta__team_desc(t, r)->recv_at + at, block, len);
+    for (int r = first; r <= last; r++)
+      memcpy(recv_of(t, r) + at, block, len);
   }
-  return manta__team_meet(t, err);
+  return MANTA_OK;
 }
 
-// Each reduces its slice into its own buffer; when all have, each fetches the other slices.
-static manta_status reduce_by_peeking(struct manta__team *t, const struct transfer *x,
-                                      manta_error *err)
+static manta_status direct_allreduce(struct manta__team *t, const struct transfer *x,
+                                     manta_error *err)
 {
-  size_t from, to;
-  slice(t, t->rank, x->bytes, &from, &to);
-  MANTA_TRY(reduce_fetched(t, x, x->recv + from, from, to - from, err));
-  MANTA_TRY(manta__team_meet(t, err));
-  for (int i = 1; i < t->size; i++) {
-    int r = (t->rank + i) % t->size;
-    const struct manta__desc *d = manta__team_desc(t, r);
-    slice(t, r, x->bytes, &from, &to);
-    MANTA_TRY(manta__team_peek(t, r, x->recv + from, d->recv_at, d->recv, from, to - from, err));
-  }
-  return manta__team_meet(t, err);
+  return reduce_slice(t, x, 0, t->size - 1);
 }
 
-// With many ranks each reduces a part of the piece, and all copy the whole.
+static manta_status direct_reduce(struct manta__team *t, const struct transfer *x, manta_error *err)
+{
+  return reduce_slice(t, x, x->root, x->root);
+}
+
+// With many ranks each reduces a part of the piece, and all copy the whole. Nobody reads what is
+// staged after the second phase, nor the result after the first one of the next piece.
 static manta_status reduce_in_parts(struct manta__team *t, const struct transfer *x,
                                     manta_error *err)
 {
-  for (size_t at = 0; at < x->bytes; at += x->piece) {
-    size_t len = piece_at(x, at), from, to;
-    uint8_t *result = t->result + (t->turn & 1) * MANTA__COMM_CHUNK;
+  const size_t part = t->ring / 2;
+  for (size_t at = 0; at < x->bytes; at += part) {
+    size_t len = x->bytes - at < part ? x->bytes - at : part, from, to;
+    manta__team_slot(t, len);
     stage_own(t, x, at, len);
     MANTA_TRY(manta__team_meet(t, err));
-    slice(t, t->rank, len, &from, &to);
+    slice(t, len, &from, &to);
     if (to > from)
-      reduce_staged(t, x, result + from, from, to - from);
+      reduce_staged(t, x, t->result + from, from, to - from);
     MANTA_TRY(manta__team_meet(t, err));
-    memcpy(x->recv + at, result, len);
-    t->turn++;
+    memcpy(x->recv + at, t->result, len);
   }
   return MANTA_OK;
 }
 
-static const struct way reduced = {stage_own, take_reduced, NULL, false, false};
-
-static manta_status reduce_large(struct manta__team *t, const struct transfer *x, bool *done,
-                                 manta_error *err)
-{
-  bool can = false;
-  *done = true;
-  if (in_heap(t) == t->size)
-    return reduce_in_heap(t, x, err);
-  if (x->bytes >= t->peek_from && x->bytes <= t->peek_to)
-    MANTA_TRY(manta__team_can_peek(t, &can, err));
-  if (can)
-    return reduce_by_peeking(t, x, err);
-  *done = false;
-  return MANTA_OK;
-}
-
-static manta_status allreduce(struct manta__team *t, const struct manta__desc *d,
-                              const struct transfer *x, manta_error *err)
-{
-  // What is small and private rides with the description.
-  bool rides = x->bytes <= MANTA__COMM_SMALL, done = true;
-  if (rides && (d->send_at == MANTA__NOWHERE || d->recv_at == MANTA__NOWHERE))
-    stage_own(t, x, 0, x->bytes);
-  manta_status st = manta__team_begin(t, d, err);
-  if (st == MANTA_OK && rides && in_heap(t) == 0)
-    take_reduced(t, x, 0, x->bytes);
-  else if (st == MANTA_OK)
-    st = reduce_large(t, x, &done, err);
-  t->turn++;
-  if (st < 0 || done)
-    return st;
-  return t->size <= 3 ? pieces(t, x, &reduced, 0, err) : reduce_in_parts(t, x, err);
-}
-
-// --- the others ---------------------------------------------------------------------------------
+// --- a call -------------------------------------------------------------------------------------
 
 static const struct way ways[] = {
-    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, NULL, false, false},
-    [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, direct_reduce_scatter, true,
-                                    false},
-    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, direct_broadcast, false, true},
-    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, direct_allgather, false, false},
-    [MANTA__CALL_ALLGATHERV] = {stage_ragged, take_ragged, NULL, false, false},
-    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, direct_alltoall, true, false},
-    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, direct_gather, false, false},
-    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, direct_scatter, true, true},
+    [MANTA__CALL_ALLREDUCE] = {stage_own, take_reduced, direct_allreduce, TINY, SENDS_AND_RECVS,
+                               false},
+    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, direct_reduce, LARGE,
+                            SENDS_AND_RECV_OF_ROOT, false},
+    [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, direct_reduce_scatter, LARGE,
+                                    SENDS, true},
+    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, direct_broadcast, LARGE, SEND_OF_ROOT,
+                               false},
+    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, direct_allgather, LARGE, SENDS, false},
+    [MANTA__CALL_ALLGATHERV] = {stage_ragged, take_ragged, NULL, 0, SENDS, false},
+    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, direct_alltoall, LARGE, SENDS, true},
+    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, direct_gather, LARGE, SENDS, false},
+    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, direct_scatter, LARGE,
+                             SEND_OF_ROOT, true},
 };
 
 // A piece is a whole number of cache lines.
@@ -436,7 +466,7 @@ static struct transfer make(const struct manta__team *t, const struct manta__tas
                             const struct way *w)
 {
   size_t size = manta_dtype_bytes(task->type), count = task->count;
-  size_t piece = MANTA__COMM_CHUNK / (w->blocks ? (size_t)t->size : 1);
+  size_t piece = w->blocks ? PIECE / (size_t)t->size : PIECE;
   for (int r = 0; task->counts && r < t->size; r++)
     count = r == 0 || task->counts[r] > count ? task->counts[r] : count;
   return (struct transfer){.send = task->send,
@@ -447,7 +477,9 @@ static struct transfer make(const struct manta__team *t, const struct manta__tas
                            .type = task->type,
                            .op = task->op,
                            .root = task->root,
-                           .counts = task->counts};
+                           .counts = task->counts,
+                           .blocks = w->blocks,
+                           .in_parts = task->call == MANTA__CALL_ALLREDUCE && t->size > 3};
 }
 
 // Whether what a rank receives lies where others still read. In its own block nobody does.
@@ -457,6 +489,8 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   size_t n = (size_t)t->size, own = (size_t)t->rank * x->bytes;
   const uint8_t *send = x->send, *recv = x->recv;
   size_t send_bytes = x->bytes, recv_bytes = x->bytes;
+  if (!send || !recv)
+    return false;
   switch (task->call) {
   case MANTA__CALL_REDUCE_SCATTER:
   case MANTA__CALL_SCATTER:
@@ -477,22 +511,20 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   default:
     return false;
   }
-  return send && recv && send < recv + recv_bytes && recv < send + send_bytes;
+  return send < recv + recv_bytes && recv < send + send_bytes;
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
                                    const struct transfer *x, const struct way *w)
 {
-  struct manta__desc d = {.call = task->call,
-                          .type = task->type,
-                          .op = task->op,
+  struct manta__desc d = {.call = (uint8_t)task->call,
+                          .type = (uint8_t)task->type,
+                          .op = (uint8_t)task->op,
                           .root = task->root,
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
-                          .recv_at = MANTA__NOWHERE,
-                          .send = (uintptr_t)task->send,
-                          .recv = (uintptr_t)task->recv};
-  if (x->bytes > MANTA__COMM_TINY) {
+                          .recv_at = MANTA__NOWHERE};
+  if (w->direct && x->bytes > w->from) {
     size_t blocks = w->blocks ? (size_t)t->size : 1;
     d.send_at = manta__heap_place(t->fabric, task->send, x->bytes * blocks);
     d.recv_at = manta__heap_place(t->fabric, task->recv, x->bytes);
@@ -504,11 +536,9 @@ static struct manta__desc describe(const struct manta__team *t, const struct man
 manta_status manta__team_run(struct manta__team *t, const struct manta__task *task,
                              manta_error *err)
 {
-  const struct way *w = task->call == MANTA__CALL_ALLREDUCE ? &reduced : &ways[task->call];
+  const struct way *w = &ways[task->call];
   struct transfer x = make(t, task, w);
   struct manta__desc d = describe(t, task, &x, w);
-  if (task->call == MANTA__CALL_ALLREDUCE)
-    return allreduce(t, &d, &x, err);
   if (task->call != MANTA__CALL_BARRIER)
     return transfer(t, &d, &x, w, err);
   manta_status st = manta__team_begin(t, &d, err);

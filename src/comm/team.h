@@ -5,14 +5,13 @@
  * (1) All ranks make the same calls in the same order; each call is a number of phases that all
  *     ranks agree on. A rank publishes a phase by storing its number; the others wait for that
  *     store.
- * (2) The first phase of a call carries its description: a call that differs is found there, on
- *     every rank, and named.
+ * (2) A call is a turn. Its first phase carries its description: a call that differs is found
+ *     there, on every rank, and named.
  * (3) What a rank puts into its staging buffer in one phase is read by others until they publish
- *     the next; there are two buffers, used in turns, so nobody waits for readers.
+ *     the next. The buffer is a ring that everybody goes through in the same steps, larger than the
+ *     second cache: to write lines that both sides still have in theirs takes three times as long.
  * (4) A wait ends with the phase, with the abort word, with the deadline, or when a rank that is
  *     waited for has left its function.
- * (5) Memory of a peer is reached through the shared heap, or by asking the kernel to copy it
- *     (process_vm_readv) where that is allowed and pays.
  */
 #ifndef MANTA_COMM_TEAM_H
 #define MANTA_COMM_TEAM_H
@@ -27,14 +26,22 @@
 
 #include "sys/bell.h"
 
-#define MANTA__COMM_CHUNK (256u << 10) /* bytes of one staging buffer */
-#define MANTA__COMM_TINY  (1u << 10)   /* up to here staging is cheaper than a second phase */
-#define MANTA__COMM_SMALL (8u << 10)   /* up to here the data rides with the description */
-#define MANTA__COMM_PEEK  (64u << 10)  /* read from a peer's private memory at once */
+#define MANTA__COMM_TINY  (1u << 10)  /* up to here the data lie behind the description */
+#define MANTA__COMM_PIECE (64u << 10) /* goes through a staging buffer at once */
+
+struct manta__wire;
+
+/* A run on several hosts. */
+struct manta__span {
+  int rank, size;           /* of all */
+  const int *host;          /* [size]: any number that tells hosts apart */
+  struct manta__wire *wire; /* comm/net.h; its peers are the ranks of the run */
+};
 
 /* The host: who we are, the shared segment, the abort word, the bells. Borrowed. */
 struct manta__comm_host {
-  int rank, size;
+  int rank, size;                 /* of those of this host, in the order of their ranks */
+  const struct manta__span *span; /* NULL: these are all */
   int heap_fd;
   void *ctx;
   const _Atomic uint32_t *abort; /* not 0: check says why */
@@ -59,6 +66,8 @@ struct manta__fabric {
   uint64_t heap_at, region; /* rank r deals out [heap_at + r * region, … + region) */
   struct manta__heap_block *block;
   size_t blocks, block_cap;
+  int *here;                  /* [host.size]: rank in the run of each rank of this host */
+  uint32_t next_group;        /* above every group that we were in */
   manta_comm *comms;          /* the world's last */
   struct manta__grave *grave; /* memory of teams that some rank has not left yet */
 };
@@ -75,33 +84,40 @@ enum manta__call {
   MANTA__CALL_GATHER,
   MANTA__CALL_SCATTER,
   MANTA__CALL_SEND,
-  MANTA__CALL_RECV
+  MANTA__CALL_RECV,
+  MANTA__CALL_ON_GPU = 0x80 /* added in a description */
 };
 
-#define MANTA__NOWHERE UINT64_MAX
+#define MANTA__NOWHERE   UINT64_MAX
+#define MANTA__TINY_SLOT SIZE_MAX
 
-/* What a rank says of its call. The first five must agree. */
+/* What a rank says of its call. */
 struct manta__desc {
-  uint32_t call, type, op;
+  uint8_t call, type, op;
+  bool tangled; /* send and receive overlap: pieces must be staged before any is written */
   int32_t root;
   uint64_t count;
-  uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE */
-  uint64_t send, recv;       /* addresses in its own memory */
-  bool tangled;              /* the two overlap: pieces must be staged before any is written */
+  uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
 };
 
-struct manta__line { /* of one rank, in the segment */
-  _Alignas(128) _Atomic uint32_t phase;
-  _Atomic uint32_t left; /* its function has returned */
-  _Atomic int32_t pid;
-  _Atomic uint32_t peeks; /* 1: it can read the others' memory, 2: it cannot */
-  struct manta__desc desc[2];
+/* What a rank publishes in one turn: read by the others with one miss if the data are few. */
+struct manta__post {
+  _Alignas(64) _Atomic uint32_t phase;
+  struct manta__desc desc;
+  uint8_t tiny[MANTA__COMM_TINY];
+};
+
+struct manta__line {                   /* of one rank, in the segment */
+  _Alignas(128) _Atomic uint32_t left; /* its function has returned */
+  struct manta__post post[2];          /* of this turn and the one before */
 };
 
 struct manta__pair { /* bytes on their way from one rank to another, in the segment */
   _Alignas(128) _Atomic uint64_t put;
   _Alignas(128) _Atomic uint64_t taken;
 };
+
+struct manta__net_req;
 
 /* A send or a receive on its way. */
 struct manta__move {
@@ -114,30 +130,43 @@ struct manta__move {
   int64_t by;
   uint64_t their_count; /* of a send that differs */
   uint32_t their_type;
+  struct manta__net_req *req[2]; /* with another host: head and data, */
+  uint8_t *box;                  /* and what is under way besides the buffer */
+};
+
+/* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
+ * run: to write lines that a far processor has read costs ten times as much as to write near ones,
+ * and past the caches costs the same everywhere. So both are timed now and then. */
+struct manta__stager {
+  uint32_t count;
+  int64_t cost[2]; /* ns for 64 KB: plain, past the caches */
 };
 
 struct manta__team {
   struct manta__fabric *fabric;
   int rank, size;
-  int *world; /* rank of each in the run */
+  int *world;       /* place of each among the ranks of the host */
+  const int *label; /* rank of each in a group that spans hosts, for messages; NULL: as here */
   struct manta__line *line;
   struct manta__pair *pair; /* [to][from] */
-  uint8_t *staging;         /* [rank][2][CHUNK] */
-  uint8_t *result;          /* [2][CHUNK] */
+  uint8_t *staging;         /* [rank][ring] */
+  uint8_t *result;          /* [ring / 2] */
   uint8_t *rings;           /* [to][from][ring_bytes] */
   size_t ring_bytes;
   uint32_t phase;      /* published by us */
-  uint32_t turn;       /* which staging buffer is next */
+  uint32_t turn;       /* which description is next */
+  size_t ring, cursor; /* bytes of a staging buffer, and how far we are in it */
+  size_t slot;         /* where in it the current piece lies */
+  struct manta__stager stager;
+  bool warm;
   int64_t timeout_ns;  /* < 0: none */
   int64_t by;          /* deadline of the current call */
   _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
   _Atomic bool quit;   /* we are leaving: waits end */
   int spins;           /* before yielding and sleeping */
+  int shun;            /* waits that do not yield */
   bool crowded;        /* more ranks than processors */
-  int peeks;           /* 1: all ranks can read each other's memory, 0: not, -1: not known yet */
-  size_t peek_from, peek_to; /* sizes for which that pays */
-  const void **in;           /* n pointers, for reductions */
-  uint8_t *scratch;          /* one block per rank, for what was peeked at */
+  const void **in;     /* n pointers, for reductions */
 };
 
 struct manta__task;
@@ -152,11 +181,13 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
 void manta__team_fini(struct manta__team *t);
 /* Every waiting and later call of ours ends with MANTA_ECANCELED. */
 void manta__team_quit(struct manta__team *t);
+/* Faults our staging buffer in, before its first use. */
+void manta__team_warm(struct manta__team *t);
 /* Publishes our next phase. */
 void manta__team_publish(struct manta__team *t);
-/* Waits until every rank has published the phase that we did. */
-manta_status manta__team_wait(struct manta__team *t, manta_error *err);
-/* Both. */
+/* Waits until every rank has published this phase, which we have. */
+manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err);
+/* Publishes, and waits for the same of all others. */
 manta_status manta__team_meet(struct manta__team *t, manta_error *err);
 /* Publishes `d` (and what lies in the staging buffer), waits, and compares. */
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d,
@@ -164,6 +195,11 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
+/* What messages call a rank: its rank in the group. */
+static inline int manta__team_label(const struct manta__team *t, int rank)
+{
+  return t->label ? t->label[rank] : rank;
+}
 void manta__team_ring(const struct manta__team *t, int rank);
 struct manta__bell *manta__team_bell(const struct manta__team *t);
 /* On the user's thread: a sign of life (see manta__comm_host). */
@@ -171,19 +207,24 @@ void manta__team_alive(const struct manta__team *t, bool waits);
 /* This thread is manta's own: it gives no signs of life. */
 void manta__team_background(void);
 const char *manta__call_name(uint32_t call);
-/* Copies from the memory of a rank; `place` and `addr` as it described them. */
-manta_status manta__team_peek(struct manta__team *t, int rank, void *to, uint64_t place,
-                              uint64_t addr, size_t skip, size_t bytes, manta_error *err);
-/* Whether all ranks can do that with private memory. All must ask at the same place. */
-manta_status manta__team_can_peek(struct manta__team *t, bool *can, manta_error *err);
-/* The description of a rank in this turn, and its staging buffer. */
+/* Whether two ranks call the same; and the message if they do not. */
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b);
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err);
+/* The next place of this size in everybody's staging buffer: now the current piece. */
+void manta__team_slot(struct manta__team *t, size_t bytes);
+/* Bytes of a staging buffer in a team of n. */
+size_t manta__team_ring_size(int n);
+/* The description of a rank in this turn, and its staging buffer for the current piece. */
 static inline const struct manta__desc *manta__team_desc(const struct manta__team *t, int rank)
 {
-  return &t->line[rank].desc[t->turn & 1];
+  return &t->line[rank].post[t->turn & 1].desc;
 }
 static inline uint8_t *manta__team_staging(const struct manta__team *t, int rank)
 {
-  return t->staging + ((size_t)rank * 2 + (t->turn & 1)) * MANTA__COMM_CHUNK;
+  if (t->slot == MANTA__TINY_SLOT)
+    return t->line[rank].post[t->turn & 1].tiny;
+  return t->staging + (size_t)rank * t->ring + t->slot;
 }
 
 /* --- shared.c --- */

@@ -11,6 +11,7 @@
 #include <manta/value.h>
 
 #include "group/ctl.h"
+#include "group/proto.h"
 #include "group/ring.h"
 #include "wire/conn.h"
 
@@ -36,13 +37,40 @@ struct manta__worker {
 struct manta__job {
   struct manta__worker *worker;
   struct manta__ctl *ctl;
-  struct manta__cell *cell; /* ours */
+  struct manta__cell *cell; /* ours: by local rank, as the segment is one host's */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;
-  int heap_fd;      /* shared by the workers of the attempt */
-  int ckpt_fd;      /* a checkpoint to begin from, or -1 */
-  manta_value spec; /* the driver's own words */
+  int hosts;                      /* that have ranks of this attempt */
+  const char **host_name;         /* by host */
+  const char **host_addr;         /* … where its control channel runs; "": not known */
+  int *host_of;                   /* host of each rank; ours is node_rank */
+  int heap_fd;                    /* shared by the workers of the attempt on this host */
+  int ckpt_fd;                    /* a checkpoint to begin from, or -1 */
+  manta_value head, spec;         /* the agent's words, and the driver's own */
+  uint64_t exchanges, agreements; /* that were made */
 };
+
+/* What the ranks of an attempt gave to each other, by rank. */
+struct manta__blobs {
+  int count;
+  const uint8_t **data;
+  size_t *bytes;
+};
+void manta__blobs_fini(struct manta__blobs *b); /* {0} is fine */
+
+/* The two ways in which the ranks of an attempt talk to each other over the control connection: for
+ * addresses and the like, not for data. Both belong to the thread that runs the train function, and
+ * all ranks make the same calls in the same order. A call that failed with MANTA_ETIMEDOUT may be
+ * made again.
+ *
+ * Gives `bytes` (at most MANTA__GIVE_MAX) to all ranks, and takes what they give: *all is to be
+ * finished by the caller. Ended by an abort: MANTA_EPEERLOST, MANTA_EABORTED. */
+manta_status manta__worker_exchange(struct manta__job *job, const void *mine, size_t bytes,
+                                    struct manta__blobs *all, int64_t by, manta_error *err);
+/* *value becomes the least of all ranks that are neither dead nor out of their function, the same
+ * on each of them. An abort does not end it: those who survive it can agree how to go on. */
+manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t by,
+                                 manta_error *err);
 
 /* What a job means is somebody else's business. */
 struct manta__job_ops {

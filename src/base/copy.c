@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/copy.c - the one memory copy that a save costs.
+ * base/copy.c - a memory copy past the caches.
  *
  * Nobody reads a snapshot soon, so its bytes only push the training's own out of the caches, and a
  * plain store first reads the line it is about to overwrite. Non-temporal stores do neither: 100 MB
@@ -10,7 +10,7 @@
  *
  * (1) Streaming stores are weakly ordered: manta__copy_fence comes before the word that publishes.
  */
-#include "ckpt/copy.h"
+#include "base/copy.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -89,4 +89,12 @@ void manta__copy(void *dst, const void *src, size_t n, size_t total)
     return;
   }
   stream(dst, src, n);
+}
+
+void manta__copy_past(void *dst, const void *src, size_t n)
+{
+  if (n < SMALL)
+    memcpy(dst, src, n);
+  else
+    stream(dst, src, n);
 }

@@ -2,7 +2,7 @@
  *
  * The copy copies: every alignment of both ends, around every size at which it changes its ways.
  */
-#include "ckpt/copy.h"
+#include "base/copy.h"
 #include "test.h"
 
 #define ROOM 20000

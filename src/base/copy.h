@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/copy.h - the one memory copy that a save costs.
+ * base/copy.h - a memory copy past the caches.
  */
-#ifndef MANTA_CKPT_COPY_H
-#define MANTA_CKPT_COPY_H
+#ifndef MANTA_BASE_COPY_H
+#define MANTA_BASE_COPY_H
 
 #include <stddef.h>
 
@@ -13,6 +13,8 @@
 /* memcpy for a block that is part of a copy of `total` bytes: past the caches if the whole is
  * large. What it wrote is ordered before a later release store only after manta__copy_fence. */
 void manta__copy(void *dst, const void *src, size_t n, size_t total);
+/* The same for one block, always past the caches. */
+void manta__copy_past(void *dst, const void *src, size_t n);
 void manta__copy_fence(void);
 
 #endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/exchange.c - what the ranks of an attempt tell each other through the driver: the worker's
+ * side.
+ *
+ * A call has a number, its round; answers of another round are of a call that was given up. While
+ * it waits the worker looks at the abort word: the segment has no way to end a wait for a socket.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "group/worker.h"
+#include "sys/shm.h"
+
+#define LOOK_NS 2000000 /* how often the abort word is looked at */
+#define SEND_S  60.0
+
+static manta_status ask(struct manta__job *job, uint16_t kind, uint64_t round, const void *p,
+                        size_t n, manta_error *err)
+{
+  struct manta__worker *w = job->worker;
+  struct manta__msg m = {.kind = kind, .id = job->id, .call = round, .data = p, .len = n};
+  if (w->dead)
+    return manta_error_set(err, MANTA_ESTATE, "a forked child of a worker cannot speak for it");
+  m.id.seq = ++w->seq;
+  MANTA_TRY(manta__conn_send(w->conn, &m, err));
+  return manta__conn_drain(w->conn, manta__deadline(SEND_S), err);
+}
+
+// The answer, to be closed by the caller. `watch`: an abort ends the wait.
+static manta_status answer(struct manta__job *job, uint16_t kind, uint64_t round, bool watch,
+                           int64_t by, struct manta__msg *m, manta_error *err)
+{
+  for (;;) {
+    int64_t now = manta__now(), look = now + LOOK_NS;
+    manta_error why = MANTA_ERROR_INIT;
+    int rc = manta__conn_wait(job->worker->conn, look < by ? look : by, m, &why);
+    if (rc == 1 && m->kind == kind && m->call == round && m->id.attempt == job->id.attempt)
+      return MANTA_OK;
+    if (rc == 1) {
+      manta__msg_close(m);
+      continue;
+    }
+    if (rc != MANTA_ETIMEDOUT)
+      return manta_error_set(err, (manta_status)rc, "%s", why.message);
+    if (watch)
+      MANTA_TRY(manta__ctl_check(job->ctl, err));
+    if (manta__now() >= by)
+      return manta_error_set(err, MANTA_ETIMEDOUT, "not all of the %d ranks spoke in time",
+                             job->world);
+  }
+}
+
+// The clock that looks for hangs stands still while we wait for others.
+static manta_status converse(struct manta__job *job, uint16_t say, uint16_t hear, uint64_t round,
+                             const void *p, size_t n, int64_t by, struct manta__msg *m,
+                             manta_error *err)
+{
+  MANTA_TRY(ask(job, say, round, p, n, err));
+  atomic_store(&job->cell->stalled, 1);
+  manta_status st = answer(job, hear, round, hear == MANTA__M_GIVEN, by, m, err);
+  atomic_store(&job->cell->beat_ns, manta__now());
+  atomic_store(&job->cell->stalled, 0);
+  return st;
+}
+
+// --- exchange -----------------------------------------------------------------------------------
+
+void manta__blobs_fini(struct manta__blobs *b)
+{
+  manta__free(b->data); // and all that lies behind
+  *b = (struct manta__blobs){0};
+}
+
+// One block: pointers, sizes, bytes.
+static manta_status unfold(struct manta__blobs *out, int world, const uint8_t *p, size_t n,
+                           manta_error *err)
+{
+  struct manta__given head;
+  size_t count = (size_t)world, fixed = sizeof head + count * sizeof(uint64_t);
+  if (n < fixed || (memcpy(&head, p, sizeof head), head.count != count))
+    return manta_error_set(err, MANTA_EPROTO, "malformed exchange");
+  size_t rest = n - fixed;
+  uint8_t *block = manta__malloc(count * (sizeof(void *) + sizeof(size_t)) + rest);
+  if (!block)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for %zu bytes of all ranks", rest);
+  *out = (struct manta__blobs){.count = world, .data = (const uint8_t **)block};
+  out->bytes = (size_t *)(block + count * sizeof(void *));
+  uint8_t *at = (uint8_t *)(out->bytes + count);
+  memcpy(at, p + fixed, rest);
+  for (size_t i = 0; i < count; i++) {
+    uint64_t bytes;
+    memcpy(&bytes, p + sizeof head + i * sizeof bytes, sizeof bytes);
+    if (bytes > rest) {
+      manta__blobs_fini(out);
+      return manta_error_set(err, MANTA_EPROTO, "malformed exchange");
+    }
+    out->data[i] = at;
+    out->bytes[i] = bytes;
+    at += bytes;
+    rest -= bytes;
+  }
+  return MANTA_OK;
+}
+
+static manta_status take(struct manta__blobs *out, int world, struct manta__msg *m,
+                         manta_error *err)
+{
+  void *p;
+  size_t bytes;
+  if (!(m->flags & MANTA__FRAME_BLOB))
+    return unfold(out, world, m->data, m->len, err);
+  MANTA_TRY(manta__shm_map(m->fd[m->fds - 1], &p, &bytes, err));
+  manta_status st = unfold(out, world, p, bytes, err);
+  manta__shm_unmap(p, bytes);
+  return st;
+}
+
+manta_status manta__worker_exchange(struct manta__job *job, const void *mine, size_t bytes,
+                                    struct manta__blobs *all, int64_t by, manta_error *err)
+{
+  struct manta__msg m;
+  *all = (struct manta__blobs){0};
+  if (bytes > MANTA__GIVE_MAX)
+    return manta_error_set(err, MANTA_ETOOBIG, "%zu bytes for all ranks are over the limit of %u",
+                           bytes, MANTA__GIVE_MAX);
+  MANTA_TRY(manta__ctl_check(job->ctl, err));
+  MANTA_TRY(
+      converse(job, MANTA__M_GIVE, MANTA__M_GIVEN, job->exchanges + 1, mine, bytes, by, &m, err));
+  job->exchanges++;
+  manta_status st = take(all, job->world, &m, err);
+  manta__msg_close(&m);
+  return st;
+}
+
+// --- agree --------------------------------------------------------------------------------------
+
+manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t by,
+                                 manta_error *err)
+{
+  struct manta__msg m;
+  MANTA_TRY(converse(job, MANTA__M_AGREE, MANTA__M_AGREED, job->agreements + 1, value,
+                     sizeof *value, by, &m, err));
+  job->agreements++;
+  manta_status st = MANTA_OK;
+  if (m.len == sizeof *value)
+    memcpy(value, m.data, sizeof *value);
+  else
+    st = manta_error_set(err, MANTA_EPROTO, "malformed agreement");
+  manta__msg_close(&m);
+  return st;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/exchange.c - what the ranks of an attempt tell each other through the driver: its side.
+ *
+ * (1) A round ends when every rank has given; then all get everything at once.
+ * (2) A round of agreement ends when every rank that is inside its function has voted: whoever
+ *     dies or leaves is no longer waited for.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "train/run.h"
+
+struct manta__voice { // of one rank
+  uint8_t *blob;
+  size_t bytes;
+  bool gave, voted, left;
+  int64_t vote;
+};
+
+void manta__exchange_end(struct manta__exchange *x)
+{
+  for (int i = 0; i < x->world; i++)
+    manta__free(x->voice[i].blob);
+  manta__free(x->voice);
+  *x = (struct manta__exchange){0};
+}
+
+manta_status manta__exchange_begin(struct manta__exchange *x, int world, manta_error *err)
+{
+  manta__exchange_end(x);
+  x->voice = manta__calloc((size_t)world, sizeof *x->voice);
+  if (!x->voice)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for what %d ranks exchange", world);
+  x->world = world;
+  return MANTA_OK;
+}
+
+static void tell_all(manta_run *r, uint16_t kind, uint64_t round, const void *p, size_t n)
+{
+  struct manta__msg m = {.kind = kind,
+                         .group = r->trainer->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .call = round,
+                         .data = p,
+                         .len = n};
+  manta__run_tell_all(r->trainer, &m, NULL);
+}
+
+// --- exchange -----------------------------------------------------------------------------------
+
+static void *fold(const struct manta__exchange *x, size_t *n)
+{
+  struct manta__given head = {.count = (uint32_t)x->world};
+  size_t fixed = sizeof head + (size_t)x->world * sizeof(uint64_t);
+  *n = fixed;
+  for (int i = 0; i < x->world; i++)
+    *n += x->voice[i].bytes;
+  uint8_t *p = manta__malloc(*n), *at = p + fixed;
+  if (!p)
+    return NULL;
+  memcpy(p, &head, sizeof head);
+  for (int i = 0; i < x->world; i++) {
+    uint64_t bytes = x->voice[i].bytes;
+    memcpy(p + sizeof head + (size_t)i * sizeof bytes, &bytes, sizeof bytes);
+    if (bytes)
+      memcpy(at, x->voice[i].blob, bytes);
+    at += bytes;
+  }
+  return p;
+}
+
+static void share(manta_run *r)
+{
+  struct manta__exchange *x = &r->exchange;
+  size_t n;
+  for (int i = 0; i < x->world; i++)
+    if (!x->voice[i].gave)
+      return;
+  void *p = fold(x, &n);
+  if (p)
+    tell_all(r, MANTA__M_GIVEN, ++x->exchanges, p, n);
+  else
+    manta__warn("no memory for what %d ranks exchange", x->world);
+  manta__free(p);
+  for (int i = 0; i < x->world; i++)
+    x->voice[i].gave = false;
+}
+
+void manta__exchange_give(manta_run *r, const struct manta__msg *m)
+{
+  struct manta__exchange *x = &r->exchange;
+  struct manta__voice *v = &x->voice[m->id.rank];
+  if (m->len > MANTA__GIVE_MAX || m->call != x->exchanges + 1)
+    return; // of a round that is over
+  uint8_t *copy = manta__malloc(m->len + 1);
+  if (!copy)
+    return;
+  memcpy(copy, m->data, m->len);
+  manta__free(v->blob);
+  *v = (struct manta__voice){.blob = copy,
+                             .bytes = m->len,
+                             .gave = true,
+                             .voted = v->voted,
+                             .left = v->left,
+                             .vote = v->vote};
+  share(r);
+}
+
+// --- agree --------------------------------------------------------------------------------------
+
+static bool counts(const manta_run *r, int rank)
+{
+  const struct manta__member *m = &r->group.member[rank];
+  return m->state == MANTA__MB_RUNNING && !m->dying && !r->exchange.voice[rank].left;
+}
+
+void manta__exchange_settle(manta_run *r)
+{
+  struct manta__exchange *x = &r->exchange;
+  int64_t least = INT64_MAX;
+  int votes = 0;
+  if (x->world != r->group.world)
+    return; // an attempt that is not formed yet, or not any more
+  for (int i = 0; i < x->world; i++) {
+    if (!counts(r, i))
+      continue;
+    if (!x->voice[i].voted)
+      return;
+    least = x->voice[i].vote < least ? x->voice[i].vote : least;
+    votes++;
+  }
+  if (votes == 0)
+    return;
+  for (int i = 0; i < x->world; i++)
+    x->voice[i].voted = false;
+  tell_all(r, MANTA__M_AGREED, ++x->agreements, &least, sizeof least);
+}
+
+void manta__exchange_vote(manta_run *r, const struct manta__msg *m)
+{
+  struct manta__exchange *x = &r->exchange;
+  struct manta__voice *v = &x->voice[m->id.rank];
+  if (m->len != sizeof v->vote || m->call != x->agreements + 1)
+    return;
+  memcpy(&v->vote, m->data, sizeof v->vote);
+  v->voted = true;
+  manta__exchange_settle(r);
+}
+
+void manta__exchange_left(manta_run *r, int rank)
+{
+  if (rank < r->exchange.world)
+    r->exchange.voice[rank].left = true;
+  manta__exchange_settle(r);
+}
