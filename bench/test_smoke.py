@@ -16,9 +16,11 @@ BENCH = Path(__file__).resolve().parent
 NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "rows-8", "stall",
          "stall-first", "stall-rush", "write", "write-slow", "write-slow-cpu",
          "notice", "notice-big", "notice-busy",
-         "revive", "revive-big", "many", "many-rss", "many-pss"]
-PAIRED = ["stall", "stall-rush", "write"]  # OpenMPI may be missing, memcpy and dd may not
-WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss"]
+         "revive", "revive-big", "many", "many-rss", "many-pss", "ddp", "ddp-overlap"]
+# OpenMPI may be missing, these may not
+PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap"]
+WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss",
+               "ddp-overlap"]  # the last has one where there are spare cores
 
 number = 0
 

@@ -12,6 +12,7 @@ _manta_options() {
   ps) echo "--json -v --verbose" ;;
   kill) echo "--now" ;;
   ckpt) echo "--json --to --dir" ;;
+  agent) echo "--stdio" ;;
   status | doctor) echo "--json" ;;
   esac
   echo "-h --help"
@@ -76,7 +77,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps kill resize notice ckpt doctor version help"
+  local commands="run resume status logs ps kill resize notice ckpt agent doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then

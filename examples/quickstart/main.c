@@ -3,7 +3,7 @@
  * quickstart - four workers train one network to read hand-drawn digits, data-parallel.
  *
  * Every worker holds the whole network and takes its quarter of each batch; the gradients of all
- * become one by an all-reduce, so that all take the same step. With KILL=1 in the environment a
+ * become one, so that all take the same step (manta/ddp.h). With KILL=1 in the environment a
  * worker is killed by SIGKILL on the way: the run goes on from its checkpoint, and ends with the
  * same weights to the last bit. EPOCHS and DIGITS change how long it trains, and on how many.
  *
@@ -45,6 +45,7 @@ static double now(void) // one clock for all processes of this host
 
 struct trainee {
   manta_comm *comm;
+  manta_ddp *ddp; // holds parameters and gradients, and makes the gradients of all ranks one
   int rank, workers;
   int64_t epoch, epochs;                         // finished, wanted
   double began, loss;                            // when; mean of this rank in the last epoch
@@ -54,40 +55,17 @@ struct trainee {
   struct net_pass pass;
 };
 
-/* One block for each layer, all in a row. */
-static manta_status allocate(manta_comm *comm, float **blocks, manta_error *err)
-{
-  void *all;
-  MANTA_TRY(manta_shm_alloc(comm, NET_PARAMS * sizeof(float), &all, err));
-  blocks[0] = all;
-  for (int l = 1; l < NET_LAYERS; l++)
-    blocks[l] = blocks[l - 1] + net_layers[l - 1].count;
-  return MANTA_OK;
-}
-
 static manta_status save(manta_session *s, struct trainee *t, manta_error *err)
 {
-  manta_tensor tensors[NET_LAYERS + 1];
-  for (int l = 0; l < NET_LAYERS; l++)
-    tensors[l] = MANTA_VECTOR(net_layers[l].name, MANTA_F32, t->params[l], net_layers[l].count);
-  tensors[NET_LAYERS] = MANTA_VECTOR("momentum", MANTA_F32, t->momentum, NET_PARAMS);
+  manta_tensor momentum = MANTA_VECTOR("momentum", MANTA_F32, t->momentum, NET_PARAMS);
   manta_value value = MANTA_MAP(MANTA_KV_INT("epoch", t->epoch));
-  manta_state state = {tensors, NET_LAYERS + 1, &value};
-  return manta_session_save(s, &state, err);
-}
-
-static manta_status load_params(const manta_checkpoint *c, float *const *params, manta_error *err)
-{
-  for (int l = 0; l < NET_LAYERS; l++)
-    MANTA_TRY(manta_checkpoint_copy(c, net_layers[l].name, params[l],
-                                    (size_t)net_layers[l].count * sizeof(float), err));
-  return MANTA_OK;
+  return manta_ddp_save(t->ddp, s, &momentum, 1, &value, err);
 }
 
 static manta_status load(const manta_checkpoint *c, struct trainee *t, manta_error *err)
 {
   t->epoch = manta_value_as_int(manta_value_get(manta_checkpoint_value(c), "epoch"), 0);
-  MANTA_TRY(load_params(c, t->params, err));
+  MANTA_TRY(manta_ddp_load(t->ddp, c, err));
   return manta_checkpoint_copy(c, "momentum", t->momentum, sizeof t->momentum, err);
 }
 
@@ -95,13 +73,14 @@ static manta_status load(const manta_checkpoint *c, struct trainee *t, manta_err
 static manta_status begin(manta_session *s, struct trainee *t, manta_error *err)
 {
   manta_checkpoint *c;
-  memset(t, 0, sizeof *t); // the process may have been here before
   t->comm = manta_session_comm(s);
   t->rank = manta_session_rank(s);
   t->workers = manta_session_world_size(s);
   t->epochs = manta_session_config_int(s, "epochs", 1);
-  MANTA_TRY(allocate(t->comm, t->params, err));
-  MANTA_TRY(allocate(t->comm, t->grads, err));
+  MANTA_TRY(manta_ddp_create(&t->ddp, t->comm, NULL, err));
+  for (int l = 0; l < NET_LAYERS; l++)
+    MANTA_TRY(manta_ddp_add(t->ddp, net_layers[l].name, (size_t)net_layers[l].count, MANTA_F32,
+                            (void **)&t->params[l], (void **)&t->grads[l], err));
   MANTA_TRY(manta_session_load(s, &c, err));
   manta_status st = MANTA_OK;
   if (c)
@@ -110,7 +89,7 @@ static manta_status begin(manta_session *s, struct trainee *t, manta_error *err)
     net_init(t->params, NET_SEED);
   manta_checkpoint_close(c);
   MANTA_TRY(st);
-  return manta_comm_broadcast(t->comm, t->params[0], NET_PARAMS, MANTA_F32, 0, err);
+  return manta_ddp_begin(t->ddp, err);
 }
 
 /* The order depends on the epoch alone: a worker that takes over finds the same one. */
@@ -124,18 +103,20 @@ static void shuffle(struct trainee *t)
   }
 }
 
-/* Forward, backward, one all-reduce, one step. */
+/* Forward, backward, one step: the same on all ranks, since their gradients become one. */
 static manta_status train_batch(struct trainee *t, const struct digit *const *batch, int n,
                                 float rate, manta_error *err)
 {
+  float *momentum = t->momentum;
   net_forward(&t->pass, t->params, batch, n);
   t->loss += net_loss(&t->pass, batch);
-  for (int layer = NET_LAYERS - 1; layer >= 0; layer--)
-    net_backward(&t->pass, t->grads, t->params, layer);
-  // All layers at once. This is where the others learn, within milliseconds, that a rank is lost.
-  MANTA_TRY(manta_comm_allreduce(t->comm, t->grads[0], t->grads[0], NET_PARAMS, MANTA_F32,
-                                 MANTA_MEAN, err));
-  net_step(t->params[0], t->momentum, t->grads[0], NET_PARAMS, rate);
+  for (int l = NET_LAYERS - 1; l >= 0; l--) {
+    net_backward(&t->pass, t->grads, t->params, l);
+    MANTA_TRY(manta_ddp_ready(t->ddp, (size_t)l, err)); // travels while the next one is made
+  }
+  MANTA_TRY(manta_ddp_sync(t->ddp, NULL, err)); // fails within milliseconds if a rank is lost
+  for (int l = 0; l < NET_LAYERS; momentum += net_layers[l++].count)
+    net_step(t->params[l], momentum, t->grads[l], net_layers[l].count, rate);
   return MANTA_OK;
 }
 
@@ -182,19 +163,30 @@ static uint64_t hash_of(float *const *params) // FNV-1a
   return hash;
 }
 
+static manta_status train_all(manta_session *s, struct trainee *t, manta_error *err)
+{
+  MANTA_TRY(begin(s, t, err));
+  t->began = now();
+  while (t->epoch < t->epochs) {
+    MANTA_TRY(train_epoch(t, err));
+    MANTA_TRY(report(s, t, err));
+    MANTA_TRY(save(s, t, err));
+  }
+  return MANTA_OK;
+}
+
 static manta_status train(manta_session *s, manta_value *result, manta_error *err)
 {
   static struct trainee t;
-  MANTA_TRY(begin(s, &t, err));
-  t.began = now();
-  while (t.epoch < t.epochs) {
-    MANTA_TRY(train_epoch(&t, err));
-    MANTA_TRY(report(s, &t, err));
-    MANTA_TRY(save(s, &t, err));
-  }
   char text[17];
-  snprintf(text, sizeof text, "%016llx", (unsigned long long)hash_of(t.params));
-  return manta_value_set_string(result, text);
+  memset(&t, 0, sizeof t); // this process may have been here before
+  manta_status st = train_all(s, &t, err);
+  if (st == MANTA_OK) {
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash_of(t.params));
+    st = manta_value_set_string(result, text);
+  }
+  manta_ddp_destroy(t.ddp);
+  return st;
 }
 MANTA_TRAIN("quickstart", train) // a name, so that another build can resume the run
 
@@ -259,6 +251,14 @@ static manta_status run(manta_value *results, manta_error *err)
   show_note("%d workers share %d digits; %d by other hands are held out", WORKERS, digit_count,
             TEST);
   return manta_trainer_run(trainer, train, NULL, results, err);
+}
+
+static manta_status load_params(const manta_checkpoint *c, float *const *params, manta_error *err)
+{
+  for (int l = 0; l < NET_LAYERS; l++)
+    MANTA_TRY(manta_checkpoint_copy(c, net_layers[l].name, params[l],
+                                    (size_t)net_layers[l].count * sizeof(float), err));
+  return MANTA_OK;
 }
 
 /* Reads the held-out digits with the last checkpoint, as any program could; gives the guesses. */

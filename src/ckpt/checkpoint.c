@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -100,6 +101,53 @@ static manta_status load_dir(manta_checkpoint *c, int dir, bool verify, manta_er
   MANTA_TRY(map_file(dir, &m, MANTA__CKPT_VALUE, verify, &value, &len, err));
   manta_status st = manta_value_unpack(&c->value, value, len, err);
   munmap((void *)(uintptr_t)value, len);
+  return st;
+}
+
+static manta_status fill_slot(struct manta__slot *s, const struct manta__manifest *m,
+                              const uint8_t *tensors, size_t tensors_len, const uint8_t *value,
+                              size_t value_len, manta_error *err)
+{
+  uint64_t need = MANTA__SLOT_META + tensors_len + value_len;
+  MANTA_TRY(manta__slot_make(s, (need + 4095) / 4096 * 4096, err));
+  struct manta__slot_meta *meta = s->meta;
+  uint8_t *base = (uint8_t *)meta;
+  meta->id = m->id;
+  meta->iteration = m->iteration;
+  meta->wall_ns = m->wall_ns;
+  meta->has_score = m->has_score;
+  meta->score = m->score;
+  meta->world = m->world;
+  meta->tensors_off = MANTA__SLOT_META;
+  meta->tensors_len = tensors_len;
+  meta->value_off = MANTA__SLOT_META + tensors_len;
+  meta->value_len = value_len;
+  memcpy(base + meta->tensors_off, tensors, tensors_len);
+  memcpy(base + meta->value_off, value, value_len);
+  atomic_store(&meta->state, MANTA__SLOT_RETIRED);
+  return MANTA_OK;
+}
+
+manta_status manta__checkpoint_to_slot(int dir, int *slot_out, manta_error *err)
+{
+  struct manta__manifest m;
+  struct manta__slot slot = {.fd = -1};
+  const uint8_t *tensors = NULL, *value = NULL;
+  size_t tensors_len = 0, value_len = 0;
+  MANTA_TRY(manta__ckdir_manifest(dir, &m, err));
+  manta_status st = map_file(dir, &m, MANTA__CKPT_TENSORS, false, &tensors, &tensors_len, err);
+  if (st == MANTA_OK)
+    st = map_file(dir, &m, MANTA__CKPT_VALUE, false, &value, &value_len, err);
+  if (st == MANTA_OK)
+    st = fill_slot(&slot, &m, tensors, tensors_len, value, value_len, err);
+  if (st == MANTA_OK) {
+    *slot_out = slot.fd;
+    munmap(slot.meta, slot.capacity);
+  }
+  if (tensors)
+    munmap((void *)(uintptr_t)tensors, tensors_len);
+  if (value)
+    munmap((void *)(uintptr_t)value, value_len);
   return st;
 }
 

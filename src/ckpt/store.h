@@ -87,4 +87,8 @@ manta_status manta__store_best(int rundir, bool score_min, struct manta__manifes
 manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
                                        manta_error *err);
 
+/* The checkpoint in a directory as a slot of its own (RETIRED), for hosts that do not have the
+ * directory. Close it. */
+manta_status manta__checkpoint_to_slot(int dir, int *slot_out, manta_error *err);
+
 #endif

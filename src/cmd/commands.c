@@ -6,11 +6,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <manta/manta.h>
 
 #include "cmd/doctor.h"
 #include "cmd/format.h"
+#include "group/bridge.h"
 
 #define JSON                                                                                       \
   {                                                                                                \
@@ -39,6 +41,8 @@ static const struct manta__option ps_options[] = {
     JSON, {'v', "verbose", NULL, "also the pids of agent and workers"}, {0}};
 static const struct manta__option kill_options[] = {
     {0, "now", NULL, "kill the program at once instead of asking it to end the run"}, {0}};
+static const struct manta__option agent_options[] = {
+    {0, "stdio", NULL, "speak with the driver over standard input and output"}, {0}};
 static const struct manta__option ckpt_options[] = {
     JSON,
     {0, "to", "FILE", "export: the tensors, as FILE.safetensors"},
@@ -72,6 +76,10 @@ const struct manta__command manta__commands[] = {
      "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
      "without one verify takes all.\n" RUN_IS,
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
+    {"agent", "", "run workers here for a driver on another host",
+     "It is what the command of a host must end in, as in `ssh host manta agent --stdio`; a\n"
+     "driver starts it, people have no use for it. It ends when its input does.\n",
+     agent_options, 0, 0, false, manta__cmd_agent},
     {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
     {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},
     {"help", "[COMMAND]", "show this list, or how a command is used", NULL, none, 0, 1, false,
@@ -182,6 +190,15 @@ void manta__help_all(void)
 }
 
 // --- The small ones ------------------------------------------------------------------------------
+
+int manta__cmd_agent(const struct manta__args *a)
+{
+  if (manta__args_has(a, "stdio") && !isatty(STDIN_FILENO))
+    return manta__bridge_far_main();
+  manta__say("an agent is started by a driver, as `manta agent --stdio` with a pipe\n"
+             "hint: hosts in manta_trainer_config, or MANTA_HOSTS");
+  return MANTA__EXIT_USAGE;
+}
 
 int manta__cmd_doctor(const struct manta__args *a)
 {

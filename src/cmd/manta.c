@@ -12,6 +12,7 @@
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "group/agent.h"
+#include "group/bridge.h"
 #include "group/proto.h"
 #include "group/writer.h"
 
@@ -22,6 +23,8 @@ static int play_role(const char *role, char **argv)
   fcntl(MANTA__ROLE_CONN_FD, F_SETFD, FD_CLOEXEC);
   if (agent)
     return manta__agent_main(MANTA__ROLE_CONN_FD, argv);
+  if (!strcmp(role, "bridge"))
+    return manta__bridge_near_main(MANTA__ROLE_CONN_FD, argv);
   fcntl(MANTA__ROLE_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
   if (writer)
     return manta__writer_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv);

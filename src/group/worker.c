@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "group/proto.h"
@@ -164,9 +165,33 @@ static manta_status read_spec(manta_value *out, int fd, manta_error *err)
   return st;
 }
 
-static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
-                               const manta_value *head, manta_error *err)
+// Names borrow from the head. Without a list there is only this host.
+static manta_status take_hosts(struct manta__job *job, manta_error *err)
 {
+  const manta_value *list = manta_value_get(&job->head, "hosts");
+  const manta_value *name = manta_value_get(list, "name"), *addr = manta_value_get(list, "address");
+  const manta_value *first = manta_value_get(list, "first");
+  size_t n = name && name->type == MANTA_LIST && name->count > 0 ? name->count : 1;
+  job->host_name = manta__calloc(2 * n, sizeof *job->host_name);
+  job->host_of = manta__calloc((size_t)job->world, sizeof *job->host_of);
+  if (!job->host_name || !job->host_of)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a list of hosts");
+  job->hosts = (int)n;
+  job->host_addr = job->host_name + n;
+  const char *ours = manta_value_as_string(manta_value_get(&job->head, "host"), "localhost");
+  for (size_t i = 0; i < n; i++) {
+    job->host_name[i] = manta_value_as_string(manta_value_at(name, i), ours);
+    job->host_addr[i] = manta_value_as_string(manta_value_at(addr, i), "");
+    int64_t from = manta_value_as_int(manta_value_at(first, i), 0);
+    for (int64_t r = from < 0 ? 0 : from; r < job->world; r++)
+      job->host_of[r] = (int)i;
+  }
+  return MANTA_OK;
+}
+
+static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
+{
+  const manta_value *head = &job->head;
   job->id = m->id;
   job->world = (int)manta_value_as_int(manta_value_get(head, "world"), 1);
   job->local_rank = (int)manta_value_as_int(manta_value_get(head, "local_rank"), 0);
@@ -174,9 +199,11 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
   job->heap_fd = manta__msg_take_fd(m, 2);
   job->ckpt_fd = manta__msg_take_fd(m, 3);
-  if (job->id.rank < 0 || (uint32_t)job->id.rank >= job->ctl->world)
-    return manta_error_set(err, MANTA_EPROTO, "rank %d in a segment of %u", job->id.rank,
-                           job->ctl->world);
+  if (job->id.rank < 0 || job->id.rank >= job->world || job->local_rank < 0 ||
+      (uint32_t)job->local_rank >= job->ctl->world)
+    return manta_error_set(err, MANTA_EPROTO, "rank %d of %d, %d in a segment of %u", job->id.rank,
+                           job->world, job->local_rank, job->ctl->world);
+  MANTA_TRY(take_hosts(job, err));
   MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
   const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
   if (mark)
@@ -220,7 +247,7 @@ static void say_done(const struct manta__job *job, manta_status st, const manta_
 static manta_status run_held(struct manta__job *job, const struct manta__job_ops *ops,
                              manta_value *result, manta_error *err)
 {
-  job->cell = &job->ctl->cell[job->id.rank];
+  job->cell = &job->ctl->cell[job->local_rank];
   if (manta__robust_hold(&job->cell->life) < 0)
     return manta_error_set(err, MANTA_EIO, "life mutex: %m");
   atomic_store(&job->cell->beat_ns, manta__now());
@@ -234,14 +261,14 @@ static manta_status run_held(struct manta__job *job, const struct manta__job_ops
 static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
 {
   struct manta__job job = {.worker = &self, .heap_fd = -1, .ckpt_fd = -1};
-  manta_value head = {0}, result = {0};
+  manta_value result = {0};
   manta_error err = MANTA_ERROR_INIT;
   size_t bytes = 0;
-  manta_status st = manta__msg_value(m, &head, &err);
+  manta_status st = manta__msg_value(m, &job.head, &err);
   if (st == MANTA_OK)
     st = manta__ctl_map(&job.ctl, &bytes, m->fd[0], &err);
   if (st == MANTA_OK)
-    st = unpack_job(&job, m, &head, &err);
+    st = unpack_job(&job, m, &err);
   manta__msg_close(m);
   if (st == MANTA_OK)
     st = run_held(&job, ops, &result, &err);
@@ -254,7 +281,9 @@ static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
   manta__fd_close(&job.heap_fd);
   manta__fd_close(&job.ckpt_fd);
   manta_value_fini(&job.spec);
-  manta_value_fini(&head);
+  manta_value_fini(&job.head);
+  manta__free(job.host_name);
+  manta__free(job.host_of);
   manta_value_fini(&result);
 }
 

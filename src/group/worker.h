@@ -37,12 +37,16 @@ struct manta__worker {
 struct manta__job {
   struct manta__worker *worker;
   struct manta__ctl *ctl;
-  struct manta__cell *cell; /* ours */
+  struct manta__cell *cell; /* ours: by local rank, as the segment is one host's */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;
-  int heap_fd;                    /* shared by the workers of the attempt */
+  int hosts;                      /* that have ranks of this attempt */
+  const char **host_name;         /* by host */
+  const char **host_addr;         /* … where its control channel runs; "": not known */
+  int *host_of;                   /* host of each rank; ours is node_rank */
+  int heap_fd;                    /* shared by the workers of the attempt on this host */
   int ckpt_fd;                    /* a checkpoint to begin from, or -1 */
-  manta_value spec;               /* the driver's own words */
+  manta_value head, spec;         /* the agent's words, and the driver's own */
   uint64_t exchanges, agreements; /* that were made */
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,6 +16,7 @@
 #include "event/log.h"
 #include "group/proto.h"
 #include "group/ring.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 #include "wire/conn.h"
 
@@ -184,6 +186,27 @@ static void warn_by_message(void *ctx, manta_log_level level, const char *text)
 {
   manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
   reply(ctx, MANTA__M_WARN, &v);
+}
+
+manta_status manta__writer_start(const struct manta__writer_job *job, int *sock, pid_t *pid,
+                                 manta_error *err)
+{
+  int end[2];
+  char last[16], best[16];
+  snprintf(last, sizeof last, "%d", job->keep_last);
+  snprintf(best, sizeof best, "%d", job->keep_best);
+  char *argv[] = {(char *)"manta-writer", last, best, (char *)(job->score_min ? "min" : "max"),
+                  NULL};
+  char *env[] = {(char *)MANTA__ROLE_ENV "=writer", NULL};
+  MANTA_TRY(manta__sock_pair(end, err));
+  int fds[] = {end[1], job->rundir};
+  manta_status st = manta__proc_spawn(pid, "/proc/self/exe", argv, env, fds, 2, -1, err);
+  close(end[1]);
+  if (st < 0)
+    close(end[0]);
+  else
+    *sock = end[0];
+  return st;
 }
 
 int manta__writer_main(int conn, int rundir, char *const argv[])

@@ -375,6 +375,8 @@ static manta_status open_comm(manta_session *s, manta_error *err)
                                   .check = comm_check,
                                   .bell = comm_bell,
                                   .alive = comm_alive};
+  if (s->job->world != s->job->local_world)
+    return manta_error_set(err, MANTA_EUNSUPPORTED, "no collectives across hosts");
   return s->comm ? MANTA_OK : manta__comm_create(&s->comm, &host, err);
 }
 

@@ -230,7 +230,7 @@ static void send_job(struct worker *w, const char *fn, int rank, int world, stru
   void *packed, *p;
   size_t n, bytes;
   int ctl_fd, job_fd;
-  assert_ok(manta__ctl_create(&ctl_fd, 99, 4, world, &err), &err);
+  assert_ok(manta__ctl_create(&ctl_fd, 99, 4, world, "here", &err), &err);
   assert_ok(manta_value_pack(&spec, &packed, &n, &err), &err);
   assert_ok(manta__shm_create("job", n, &job_fd, &err), &err);
   assert_ok(manta__shm_map(job_fd, &p, &bytes, &err), &err);

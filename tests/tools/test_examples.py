@@ -51,7 +51,7 @@ def tensors(checkpoint: Path) -> dict[str, list[float]]:
 
 
 def number(pattern: str, text: str) -> float:
-    found = re.search(pattern, text)
+    found = re.search(pattern, text, re.M)
     assert found, f"no {pattern} in\n{text}"
     return float(found.group(1))
 
@@ -95,6 +95,23 @@ def test_kill_me() -> None:
     assert "with 4 ranks\n" in done.out, done.out
     assert number(r"back in the loop ([\d.]+) ms after the kill", done.out) < 10000
     assert "final count 200 on every rank: yes; 200 of 200 iterations seen\n" in done.out, done.out
+
+
+def data_parallel(**env: str) -> list[str]:
+    """What the ranks end with."""
+    done = example("04_data_parallel", **env)
+    assert number(r"^step 500  loss ([\d.]+)$", done.out) < 0.005, done.out
+    assert ("going on from step 140\n" in done.out) == bool(env), done.out
+    ends = re.findall(r"^rank \d ends with w2\[1\] = (\S+)$", done.out, re.M)
+    assert len(ends) == 4 and len(set(ends)) == 1, done.out
+    state = tensors(checkpoints(done.run_dir())[-1])
+    assert sorted(state) == ["b1", "b2", "w1", "w2"], state.keys()
+    assert float(ends[0]) == float(f"{state['w2'][1]:.9g}"), (ends, state["w2"])
+    return ends
+
+
+def test_data_parallel() -> None:
+    assert data_parallel() == data_parallel(KILL="1")
 
 
 def png(path: Path) -> list[bytes]:
