@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import netns
+
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
 LIMIT_S = 120
@@ -17,9 +19,9 @@ class PeerFailed(Exception):
     """It is there, and did not do its job."""
 
 
-def mpi_program() -> Path | None:
-    """build/peers/mpi_init, compiled if need be; None without OpenMPI."""
-    source, program = HERE / "mpi_init.c", BUILT / "mpi_init"
+def mpi_program(name: str = "mpi_init") -> Path | None:
+    """build/peers/NAME, compiled if need be; None without OpenMPI."""
+    source, program = HERE / f"{name}.c", BUILT / name
     if not shutil.which("mpirun"):
         return None
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
@@ -48,3 +50,23 @@ def mpi_init_ms(program: Path, ranks: int) -> float:
     if done.returncode != 0 or len(times) != ranks:
         raise PeerFailed(f"mpirun: exit status {done.returncode}: {done.stderr.strip()}")
     return (max(times) - start_ns) / 1e6
+
+
+def mpi_net_ms(program: Path, hosts: netns.TwoHosts, size: int, calls: int) -> list[float]:
+    """An all-reduce between two namespaces over TCP. Ranks yield: with one processor for a rank and
+    the kernel's half of its messages, those that do not are slower."""
+    command = ["ip", "netns", "exec", hosts.names[0], "unshare", "-u", "sh", "-c",
+               'hostname "$0" && exec "$@"', hosts.names[0],
+               "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(HERE / "netns-agent"),
+               "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+               "--mca", "btl_tcp_if_include", hosts.net, "--mca", "oob_tcp_if_include", hosts.net,
+               "--mca", "mpi_yield_when_idle", "1",
+               "--host", ",".join(hosts.names), "-np", "2", str(program), str(size), str(calls)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as e:
+        raise PeerFailed(str(e)) from e
+    if done.returncode != 0:
+        raise PeerFailed(f"mpirun: exit status {done.returncode}: {done.stderr.strip()}")
+    return [float(word) for word in done.stdout.split()]
