@@ -32,7 +32,9 @@ typedef struct manta_work manta_work; /* an operation that was started */
 
 typedef enum manta_op { MANTA_SUM = 0, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX } manta_op;
 
-/* All ranks of the run. Borrowed: dies with the attempt. */
+/* All ranks of the run. Borrowed: dies with the attempt. On several hosts the first call waits until
+ * every rank has made it. If it could not be made (a peer is lost, or there is no way to the other
+ * hosts), what is called on it returns the reason. */
 MANTA_API manta_comm *manta_session_comm(manta_session *s);
 
 MANTA_API int manta_comm_rank(const manta_comm *c);
@@ -141,6 +143,20 @@ MANTA_API bool manta_work_test(const manta_work *w);
 /* Waits for it, gives its status and message, and frees it. NULL is fine. An operation has its
  * communicator's deadline, which runs from its own begin. */
 MANTA_API manta_status manta_work_wait(manta_work *w, manta_error *err);
+
+/* --- After a loss ---------------------------------------------------------------------------- */
+
+/* *value becomes the least of all ranks of the run that are neither dead nor out of their function,
+ * the same on each of them: how far they got, or whether to go on. Works before and after a loss,
+ * through the driver (some 0.1 ms). Only on a session's communicator. */
+MANTA_API manta_status manta_comm_agree(manta_comm *c, int64_t *value, manta_error *err);
+/* After MANTA_EPEERLOST by a death: goes on in this call of the train function instead of returning
+ * the error. Waits until the run has workers again, survivors and newcomers, and gives the
+ * communicator of all of them in *c. What belongs to the old one is gone: groups, works, and memory
+ * from manta_shm_alloc. rank, world size, attempt and iteration are new, and manta_session_load
+ * gives what the newcomers load, whose function begins at its first line: everybody goes on from
+ * that checkpoint. MANTA_ESTATE: nobody is lost. MANTA_EABORTED: the run does not go on; return. */
+MANTA_API manta_status manta_comm_rebuild(manta_comm **c, manta_error *err);
 
 /* --- Groups --------------------------------------------------------------------------------- */
 

@@ -121,6 +121,13 @@ void manta__comm_end(manta_comm *c)
   manta__free(c);
 }
 
+static void be_the_world(manta_comm *c, const struct manta__comm_host *host)
+{
+  c->world = true;
+  c->rebuild = host->rebuild;
+  c->ctx = host->ctx;
+}
+
 manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host *host,
                                 manta_error *err)
 {
@@ -137,14 +144,37 @@ manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host 
   if (st < 0)
     manta__fabric_destroy(f);
   else
-    (*out)->world = true;
+    be_the_world(*out, host);
   return st;
+}
+
+manta_comm *manta__comm_create_failed(const struct manta__comm_host *host, int rank, int size,
+                                      const manta_error *why)
+{
+  manta_comm *c = manta__calloc(1, sizeof *c);
+  manta_error *copy = manta__malloc(sizeof *copy);
+  if (!c || !copy) {
+    manta__free(c);
+    manta__free(copy);
+    return NULL;
+  }
+  *copy = *why;
+  c->rank = rank;
+  c->size = size;
+  be_the_world(c, host);
+  c->failed = copy;
+  return c;
 }
 
 void manta__comm_destroy(manta_comm *c)
 {
   if (!c)
     return;
+  if (c->failed) {
+    manta__free(c->failed);
+    manta__free(c);
+    return;
+  }
   struct manta__fabric *f = c->fabric;
   for (manta_comm *i = f->comms; i; i = i->next)
     manta__team_quit(&i->team);
@@ -161,6 +191,23 @@ int manta_comm_rank(const manta_comm *c)
 int manta_comm_size(const manta_comm *c)
 {
   return c->size;
+}
+
+manta_status manta_comm_agree(manta_comm *c, int64_t *value, manta_error *err)
+{
+  MANTA_TRY(manta__comm_usable(c, err));
+  const struct manta__comm_host *h = &c->fabric->host;
+  int64_t ns = c->team.timeout_ns;
+  if (!c->world || !h->agree)
+    return manta_error_set(err, MANTA_EINVAL, "only all ranks of a run can agree");
+  return h->agree(h->ctx, value, ns < 0 ? MANTA__NEVER : manta__now() + ns, err);
+}
+
+manta_status manta_comm_rebuild(manta_comm **c, manta_error *err)
+{
+  if (!*c || !(*c)->world || !(*c)->rebuild)
+    return manta_error_set(err, MANTA_EINVAL, "only the communicator of a run can be rebuilt");
+  return (*c)->rebuild((*c)->ctx, c, err);
 }
 
 void manta_comm_set_timeout(manta_comm *c, double seconds)
@@ -188,8 +235,18 @@ static bool reduces(enum manta__call call)
   return call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
 }
 
+manta_status manta__comm_usable(const manta_comm *c, manta_error *err)
+{
+  if (!c)
+    return manta_error_set(err, MANTA_EINVAL, "no communicator");
+  if (c->failed && err)
+    *err = *c->failed;
+  return c->failed ? c->failed->status : MANTA_OK;
+}
+
 static manta_status check(const manta_comm *c, const struct manta__task *t, manta_error *err)
 {
+  MANTA_TRY(manta__comm_usable(c, err));
   if (manta_dtype_bytes(t->type) == 0 || t->count > SIZE_MAX / 16 / (size_t)c->size)
     return manta_error_set(err, MANTA_EINVAL, "%s: %zu elements of type %s",
                            manta__call_name(t->call), t->count, manta_dtype_name(t->type));

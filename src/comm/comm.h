@@ -86,6 +86,9 @@ struct manta_comm {
   int rank, size;
   int *run; /* [size]: ranks in the run */
   bool world;
+  manta_error *failed; /* it could not be made: what every call gives; else NULL */
+  manta_status (*rebuild)(void *ctx, manta_comm **out, manta_error *err); /* of its host */
+  void *ctx;
   struct manta__team team;    /* those on this host */
   struct manta__hosts *hosts; /* NULL: these are all */
   struct manta__lane lane;
@@ -99,6 +102,11 @@ size_t manta__comm_segment(int size, uint64_t region);
 /* The communicator of all ranks. The segment must be all zeros and the same for all ranks. */
 manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host *host,
                                 manta_error *err);
+/* One whose calls all give this error. NULL: no memory. */
+manta_comm *manta__comm_create_failed(const struct manta__comm_host *host, int rank, int size,
+                                      const manta_error *why);
+/* MANTA_OK, or why it can't be used. */
+manta_status manta__comm_usable(const manta_comm *c, manta_error *err);
 /* Tells the others that we left, ends what is in flight, and frees this communicator and all that
  * were split from it. NULL is fine. */
 void manta__comm_destroy(manta_comm *c);

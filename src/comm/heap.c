@@ -209,6 +209,7 @@ void manta__heap_give(struct manta__fabric *f, uint64_t at)
 manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err)
 {
   uint64_t at = 0;
+  MANTA_TRY(manta__comm_usable(c, err));
   MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
   *out = c->fabric->base + at;
   return MANTA_OK;
@@ -216,7 +217,7 @@ manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_erro
 
 void manta_shm_free(manta_comm *c, void *p)
 {
-  uint64_t at = p ? manta__heap_place(c->fabric, p, 1) : MANTA__NOWHERE;
+  uint64_t at = p && !c->failed ? manta__heap_place(c->fabric, p, 1) : MANTA__NOWHERE;
   if (at != MANTA__NOWHERE)
     manta__heap_give(c->fabric, at);
 }

@@ -117,11 +117,12 @@ static manta_status split(manta_comm *c, struct wish mine, struct wish *wish, st
 
 manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **out, manta_error *err)
 {
+  *out = NULL;
+  MANTA_TRY(manta__comm_usable(c, err));
   size_t n = (size_t)c->size;
   struct wish *wish = manta__calloc(n, sizeof *wish);
   struct member *m = manta__calloc(n, sizeof *m);
   struct offer *offers = manta__calloc(n, sizeof *offers);
-  *out = NULL;
   // A rank without memory would leave the others waiting: it takes part in nothing, and returns.
   manta_status st = wish && m && offers
                         ? split(c, (struct wish){color, key}, wish, m, offers, out, err)

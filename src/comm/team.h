@@ -50,6 +50,10 @@ struct manta__comm_host {
   /* A sign of life; waits = true: the clock that looks for hangs stands still until the next
    * one. Only called on the user's own thread. */
   void (*alive)(void *ctx, bool waits);
+  /* For manta_comm_agree and manta_comm_rebuild; NULL: there is nobody to ask. The latter destroys
+   * the communicator. */
+  manta_status (*agree)(void *ctx, int64_t *value, int64_t by, manta_error *err);
+  manta_status (*rebuild)(void *ctx, manta_comm **out, manta_error *err);
 };
 
 struct manta__heap_block {

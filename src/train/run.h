@@ -164,7 +164,8 @@ manta_status manta__config_take(void *out, size_t size, const void *given, const
 /* --- hosts.c --- */
 
 /* The hosts of a trainer: the config's, those of MANTA_HOSTS, or this one. With the lock held. */
-manta_status manta__hostlist_take(manta_trainer *t, const manta_trainer_config *c, manta_error *err);
+manta_status manta__hostlist_take(manta_trainer *t, const manta_trainer_config *c,
+                                  manta_error *err);
 void manta__hostlist_drop(manta_trainer *t);
 
 /* --- run.c --- */
