@@ -54,6 +54,7 @@ class Sizes:
     step_ms: int = 300
     ddp_mb: int = 25
     ddp_us: int = 20_000
+    net_mb: int = 25
     comm_reps: int = 9  # rounds per size
     gloo_reps: int = 3
     comm_ms: int = 60  # per size
@@ -65,7 +66,7 @@ class Sizes:
 
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
-              step_ms=10, ddp_mb=1, ddp_us=500, comm_reps=1, gloo_reps=1, comm_ms=2,
+              step_ms=10, ddp_mb=1, ddp_us=500, net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
               comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5)
 
 
@@ -106,7 +107,8 @@ class Bench:
         self.build, self.sizes, self.scratch = build, sizes, scratch
         self.grids: list[Grid] = []
         self.patience_s = 0.0
-        self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta")}
+        self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta"),
+                    "MANTA_MODULES": str(build / "src")}
 
     def text(self, program: str, *args: object) -> str:
         return self.run(self.build / "bench" / f"bench_{program}", *args)

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import netns
+
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
 LIMIT_S = 600
@@ -101,3 +103,23 @@ def gloo_comm(ranks: int, low: int, high: int, factor: int, ms: int) -> dict[int
     if not python:
         return None
     return sweep(run([python, HERE / "gloo_comm.py", ranks, low, high, factor, ms]))
+
+
+def mpi_net_ms(program: Path, hosts: netns.TwoHosts, size: int, calls: int) -> list[float]:
+    """An all-reduce between two namespaces over TCP. Ranks yield: with one processor for a rank and
+    the kernel's half of its messages, those that do not are slower."""
+    command = ["ip", "netns", "exec", hosts.names[0], "unshare", "-u", "sh", "-c",
+               'hostname "$0" && exec "$@"', hosts.names[0],
+               "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(HERE / "netns-agent"),
+               "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+               "--mca", "btl_tcp_if_include", hosts.net, "--mca", "oob_tcp_if_include", hosts.net,
+               "--mca", "mpi_yield_when_idle", "1",
+               "--host", ",".join(hosts.names), "-np", "2", str(program), str(size), str(calls)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as e:
+        raise PeerFailed(str(e)) from e
+    if done.returncode != 0:
+        raise PeerFailed(f"mpirun: exit status {done.returncode}: {done.stderr.strip()}")
+    return [float(word) for word in done.stdout.split()]
