@@ -19,6 +19,7 @@
 #define PIECE MANTA__COMM_PIECE
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
+#define LOOK  (1u << 20)       /* copied before the abort word is looked at */
 #define TIMED (2u << 10)       /* copies worth looking at the clock */
 #define RETRY 64               /* copies until the dearer way is tried again */
 #define LARGE (16u << 10)      /* of the others: the same */
@@ -280,8 +281,12 @@ static void take_from_root(struct manta__team *t, const struct transfer *x, size
 
 static void take_all(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
 {
-  for (int r = 0; r < t->size; r++)
-    memcpy(x->recv + (size_t)r * x->bytes + at, manta__team_staging(t, r), len);
+  for (int r = 0; r < t->size; r++) {
+    uint8_t *to = x->recv + (size_t)r * x->bytes + at;
+    const uint8_t *from = r == t->rank ? x->send + at : manta__team_staging(t, r);
+    if (to != from)
+      memcpy(to, from, len);
+  }
 }
 
 static void take_all_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
@@ -326,12 +331,35 @@ static uint8_t *recv_of(const struct manta__team *t, int rank)
   return t->fabric->base + manta__team_desc(t, rank)->recv_at;
 }
 
+// A direct way may take long: now and then it looks whether it is still of use.
+static bool aborted(const struct manta__team *t)
+{
+  return atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed) != 0;
+}
+
+static manta_status give_up(const struct manta__team *t, manta_error *err)
+{
+  return t->fabric->host.check(t->fabric->host.ctx, err);
+}
+
+static manta_status fetch(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t bytes,
+                          manta_error *err)
+{
+  for (size_t at = 0; at < bytes; at += LOOK) {
+    if (aborted(t))
+      return give_up(t, err);
+    memcpy(to + at, from + at, bytes - at < LOOK ? bytes - at : LOOK);
+  }
+  return MANTA_OK;
+}
+
 // One after the other, each rank beginning with its neighbour: not all at the same buffer.
-static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip)
+static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip,
+                                 manta_error *err)
 {
   for (int i = 1; i < t->size; i++) {
     int r = (t->rank + i) % t->size;
-    memcpy(x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes);
+    MANTA_TRY(fetch(t, x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes, err));
   }
   uint8_t *own = x->recv + (size_t)t->rank * x->bytes;
   if (own != x->send + skip)
@@ -342,44 +370,47 @@ static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x
 static manta_status direct_broadcast(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  if (t->rank != x->root)
-    memcpy(x->recv, send_of(t, x->root), x->bytes);
-  return MANTA_OK;
+  return t->rank == x->root ? MANTA_OK : fetch(t, x->recv, send_of(t, x->root), x->bytes, err);
 }
 
 static manta_status direct_allgather(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  return fetch_blocks(t, x, 0);
+  return fetch_blocks(t, x, 0, err);
 }
 
 static manta_status direct_gather(struct manta__team *t, const struct transfer *x, manta_error *err)
 {
-  return t->rank == x->root ? fetch_blocks(t, x, 0) : MANTA_OK;
+  return t->rank == x->root ? fetch_blocks(t, x, 0, err) : MANTA_OK;
 }
 
 static manta_status direct_alltoall(struct manta__team *t, const struct transfer *x,
                                     manta_error *err)
 {
-  return fetch_blocks(t, x, (size_t)t->rank * x->bytes);
+  return fetch_blocks(t, x, (size_t)t->rank * x->bytes, err);
 }
 
 static manta_status direct_scatter(struct manta__team *t, const struct transfer *x,
                                    manta_error *err)
 {
   size_t skip = (size_t)t->rank * x->bytes;
-  if (x->recv != x->send + skip || t->rank != x->root)
-    memcpy(x->recv, send_of(t, x->root) + skip, x->bytes);
-  return MANTA_OK;
+  if (t->rank == x->root && x->recv == x->send + skip)
+    return MANTA_OK;
+  return fetch(t, x->recv, send_of(t, x->root) + skip, x->bytes, err);
 }
 
 static manta_status direct_reduce_scatter(struct manta__team *t, const struct transfer *x,
                                           manta_error *err)
 {
   size_t skip = (size_t)t->rank * x->bytes;
-  for (int r = 0; r < t->size; r++)
-    t->in[r] = r == t->rank ? x->send + skip : send_of(t, r) + skip;
-  manta__reduce(x->recv, t->in, t->size, x->bytes / x->size, x->type, x->op);
+  for (size_t at = 0; at < x->bytes; at += LOOK) {
+    size_t len = x->bytes - at < LOOK ? x->bytes - at : LOOK;
+    if (aborted(t))
+      return give_up(t, err);
+    for (int r = 0; r < t->size; r++)
+      t->in[r] = (r == t->rank ? x->send : send_of(t, r)) + skip + at;
+    manta__reduce(x->recv + at, t->in, t->size, len / x->size, x->type, x->op);
+  }
   return MANTA_OK;
 }
 
@@ -395,13 +426,15 @@ static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *t
 
 // Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
 static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
-                                 int last)
+                                 int last, manta_error *err)
 {
   _Alignas(64) uint8_t block[BLOCK];
   size_t from, to;
   slice(t, x->bytes, &from, &to);
   for (size_t at = from; at < to; at += BLOCK) {
     size_t len = to - at < BLOCK ? to - at : BLOCK;
+    if (aborted(t))
+      return give_up(t, err);
     for (int r = 0; r < t->size; r++)
       t->in[r] = send_of(t, r) + at;
     manta__reduce(block, t->in, t->size, len / x->size, x->type, x->op);
@@ -414,12 +447,12 @@ static manta_status reduce_slice(struct manta__team *t, const struct transfer *x
 static manta_status direct_allreduce(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  return reduce_slice(t, x, 0, t->size - 1);
+  return reduce_slice(t, x, 0, t->size - 1, err);
 }
 
 static manta_status direct_reduce(struct manta__team *t, const struct transfer *x, manta_error *err)
 {
-  return reduce_slice(t, x, x->root, x->root);
+  return reduce_slice(t, x, x->root, x->root, err);
 }
 
 // With many ranks each reduces a part of the piece, and all copy the whole. Nobody reads what is

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -61,12 +62,6 @@ size_t manta__team_bytes(int n)
          manta__team_ring_size(n) / 2 + (size_t)n * (size_t)n * ring_bytes(n);
 }
 
-static int processors(void)
-{
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, uint64_t at, int rank,
                               int size, const int *world, manta_error *err)
 {
@@ -83,7 +78,7 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->ring_bytes = ring_bytes(size);
   t->timeout_ns = -1;
   t->by = MANTA__NEVER;
-  t->crowded = f->host.size > processors();
+  t->crowded = f->host.size > sysconf(_SC_NPROCESSORS_ONLN); // a rank may be pinned to one
   t->spins = t->crowded ? 1 : SPINS;
   t->world = manta__calloc((size_t)size, sizeof *t->world);
   t->in = manta__calloc((size_t)size, sizeof *t->in);
