@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import netns
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
-LIMIT_S = 120
+LIMIT_S = 600
+MPIRUN = ["mpirun", "--allow-run-as-root"]
 
 
 class PeerFailed(Exception):
@@ -36,20 +38,71 @@ def mpi_program(name: str = "mpi_init") -> Path | None:
     return program
 
 
+def run(command: list[object]) -> str:
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as e:
+        raise PeerFailed(str(e)) from e
+    if done.returncode != 0:
+        raise PeerFailed(f"{words[0]}: exit status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def mpi_init_ms(program: Path, ranks: int) -> float:
     """From before the exec of mpirun until the last rank is through MPI_Init."""
     start_ns = time.monotonic_ns()  # CLOCK_MONOTONIC, as the program's
-    try:
-        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
-                               str(ranks), str(program)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=LIMIT_S)
-    except subprocess.TimeoutExpired as e:
-        raise PeerFailed(str(e)) from e
-    times = [int(word) for word in done.stdout.split()]
-    if done.returncode != 0 or len(times) != ranks:
-        raise PeerFailed(f"mpirun: exit status {done.returncode}: {done.stderr.strip()}")
+    said = run([*MPIRUN, "--oversubscribe", "-np", ranks, program])
+    times = [int(word) for word in said.split()]
+    if len(times) != ranks:
+        raise PeerFailed(f"mpirun: {len(times)} of {ranks} ranks spoke")
     return (max(times) - start_ns) / 1e6
+
+
+def sweep(text: str) -> dict[int, float]:
+    """Lines BYTES CALLS MIN P50 P99 WRONG, as {bytes: p50}."""
+    out = {}
+    for line in text.splitlines():
+        words = line.split()
+        if int(words[5]):
+            raise PeerFailed(f"wrong values: {line}")
+        out[int(words[0])] = float(words[3])
+    return out
+
+
+def mpi_comm(op: str, ranks: int, low: int, high: int, factor: int, ms: int,
+             oversubscribe: bool) -> dict[int, float] | None:
+    """A collective by OpenMPI as it comes: each rank bound to a core. With more ranks than cores
+    they are not, and yield when idle. None without OpenMPI."""
+    program = mpi_program("mpi_comm")
+    if not program:
+        return None
+    more = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if oversubscribe else []
+    return sweep(run([*MPIRUN, *more, "-np", ranks, program, op, low, high, factor, ms]))
+
+
+def torch_python() -> Path | None:
+    """A Python that has torch: `make bench-peers` makes it."""
+    python = BUILT / "torch" / "bin" / "python"
+    return python if (BUILT / "torch" / "ready").exists() else None
+
+
+def make_torch() -> None:
+    """Once; PyPI has no smaller build of it than the one for CUDA."""
+    if torch_python():
+        return
+    run([sys.executable, "-m", "venv", "--clear", BUILT / "torch"])
+    run([BUILT / "torch" / "bin" / "pip", "install", "--quiet", "--no-input", "torch", "numpy"])
+    (BUILT / "torch" / "ready").touch()
+
+
+def gloo_comm(ranks: int, low: int, high: int, factor: int, ms: int) -> dict[int, float] | None:
+    """All-reduce by gloo through torch.distributed; None without torch."""
+    python = torch_python()
+    if not python:
+        return None
+    return sweep(run([python, HERE / "gloo_comm.py", ranks, low, high, factor, ms]))
 
 
 def mpi_net_ms(program: Path, hosts: netns.TwoHosts, size: int, calls: int) -> list[float]:

@@ -32,9 +32,9 @@ typedef struct manta_work manta_work; /* an operation that was started */
 
 typedef enum manta_op { MANTA_SUM = 0, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX } manta_op;
 
-/* All ranks of the run. Borrowed: dies with the attempt. On several hosts the first call waits until
- * every rank has made it. If it could not be made (a peer is lost, or there is no way to the other
- * hosts), what is called on it returns the reason. */
+/* All ranks of the run. Borrowed: dies with the attempt. On several hosts the first call waits
+ * until every rank has made it. If it could not be made (a peer is lost, or there is no way to the
+ * other hosts), what is called on it returns the reason. */
 MANTA_API manta_comm *manta_session_comm(manta_session *s);
 
 MANTA_API int manta_comm_rank(const manta_comm *c);

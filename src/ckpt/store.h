@@ -88,7 +88,8 @@ manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool veri
                                        manta_error *err);
 
 /* The checkpoint in a directory as a slot of its own (RETIRED), for hosts that do not have the
- * directory. Close it. */
-manta_status manta__checkpoint_to_slot(int dir, int *slot_out, manta_error *err);
+ * directory. Close it. `tick` is called again and again while bytes are copied. */
+manta_status manta__checkpoint_to_slot(int dir, void (*tick)(void *ctx), void *ctx, int *slot_out,
+                                       manta_error *err);
 
 #endif

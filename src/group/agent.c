@@ -284,6 +284,9 @@ static void hello(struct agent *a, struct manta__msg *m)
   if (manta__msg_value(m, &in, NULL) == MANTA_OK)
     a->wids = manta_value_as_int(manta_value_get(&in, "wids"), 0);
   a->far = manta_value_as_bool(manta_value_get(&in, "far"), false);
+  const char *name = manta_value_as_string(manta_value_get(&in, "name"), a->host);
+  if (name != a->host)
+    snprintf(a->host, sizeof a->host, "%s", name);
   manta_value_fini(&in);
   struct manta__ledger_totals t = {0};
   if (a->ledger)

@@ -99,6 +99,7 @@ struct near {
 /* bridge_near.c */
 void near_to_driver(struct near *n, const struct manta__msg *m);
 void near_to_far(struct near *n, const struct manta__msg *m, const manta_value *v);
+void near_beat(void *n); /* if it is time */
 
 /* bridge_run.c: the driver's messages … */
 void bridge_run_begin(struct near *n, struct manta__msg *m);

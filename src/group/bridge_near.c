@@ -227,8 +227,10 @@ static void read_far(struct near *n)
 
 // --- beats --------------------------------------------------------------------------------------
 
-static void beat(struct near *n, int64_t now)
+void near_beat(void *ctx)
 {
+  struct near *n = ctx;
+  int64_t now = manta__now();
   if (now < n->beat_ns)
     return;
   n->beat_ns = now + (int64_t)(bridge_beat(n->timeout_s) * 1e9);
@@ -345,7 +347,7 @@ static void serve(struct near *n)
     read_far(n);
     read_words(n);
     bridge_run_writers(n);
-    beat(n, now);
+    near_beat(n);
     notice_silence(n, now);
     bool unread = bridge_run_tails(n);
     flush(n);

@@ -386,7 +386,7 @@ static manta_status send_checkpoint(struct bridge_run *r, int fd, manta_error *e
   if (fstat(fd, &sb) < 0)
     return manta_error_set(err, MANTA_EIO, "stat a checkpoint: %m");
   if (S_ISDIR(sb.st_mode)) {
-    MANTA_TRY(manta__checkpoint_to_slot(fd, &slot, err));
+    MANTA_TRY(manta__checkpoint_to_slot(fd, near_beat, r->near, &slot, err));
     fd = slot;
   }
   manta_status st = manta__slot_map_meta(fd, &meta, err);

@@ -26,9 +26,10 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 
 enum manta__kind {
   /* driver -> agent */
-  MANTA__M_HELLO = 1, /* request {version, wids}; reply {version, pid, host, address, cpus, gpus};
+  MANTA__M_HELLO =
+      1, /* request {version, wids, name}; reply {version, pid, host, address, cpus, gpus};
                          fd: ring eventfd */
-  MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
+  MANTA__M_PROGRAM, /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
   MANTA__M_RUN,     /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
   MANTA__M_SPAWN,   /* have `count` idle workers ready: {key, count, request} */
   MANTA__M_ATTEMPT, /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
@@ -62,7 +63,7 @@ enum manta__kind {
   MANTA__M_EXIT,     /* end by normal finalisation */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
-  MANTA__M_DONE,       /* {status, message, result, reports} */
+  MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1} */
   MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
   MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
   /* agent <-> zygote */

@@ -233,7 +233,10 @@ static void say_done(const struct manta__job *job, manta_status st, const manta_
                      manta_value *result)
 {
   manta_value done = {0};
+  uint32_t cause = st == MANTA_EPEERLOST && job->ctl ? atomic_load(&job->ctl->abort) : 0;
+  int64_t lost = cause >= MANTA__ABORT_RANK ? (int64_t)cause - MANTA__ABORT_RANK : -1;
   if (manta_value_set_map(&done) < 0 || manta_value_put_int(&done, "status", st) < 0 ||
+      manta_value_put_int(&done, "lost", lost) < 0 ||
       manta_value_put_string(&done, "message", st < 0 ? err->message : "") < 0 ||
       manta_value_put(&done, "result", result) < 0) {
     manta_error oom = {.message = "out of memory"};

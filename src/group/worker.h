@@ -74,9 +74,9 @@ manta_status manta__worker_exchange(struct manta__job *job, const void *mine, si
 manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t by,
                                  manta_error *err);
 
-/* Ends the job with "peer lost", waits for the next attempt of the run and takes part in it: *job is
- * then that one, with the spec it had. MANTA_ESTATE: no peer is lost. MANTA_EABORTED: another job
- * came, or the end; the function is to return. On the thread that runs it. */
+/* Ends the job with "peer lost", waits for the next attempt of the run and takes part in it: *job
+ * is then that one, with the spec it had. MANTA_ESTATE: no peer is lost. MANTA_EABORTED: another
+ * job came, or the end; the function is to return. On the thread that runs it. */
 manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err);
 
 /* What a job means is somebody else's business. */

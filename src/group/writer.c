@@ -23,6 +23,7 @@
 #define LOCK_WAIT_S    60.0  /* for a writer before us to finish */
 #define ROWS_WAIT_S    600.0 /* for the driver to have logged the rows of a snapshot */
 #define MAX_LOST_RINGS 4096
+#define WRITER_ENV     8
 
 struct writer {
   manta__conn *conn;
@@ -188,6 +189,15 @@ static void warn_by_message(void *ctx, manta_log_level level, const char *text)
   reply(ctx, MANTA__M_WARN, &v);
 }
 
+// Of the environment only what the program may need to find its libraries.
+static void keep_loader(char **env)
+{
+  size_t n = 1;
+  for (char **e = environ; *e && n < WRITER_ENV; e++)
+    if (!strncmp(*e, "LD_", 3))
+      env[n++] = *e;
+}
+
 manta_status manta__writer_start(const struct manta__writer_job *job, int *sock, pid_t *pid,
                                  manta_error *err)
 {
@@ -197,7 +207,8 @@ manta_status manta__writer_start(const struct manta__writer_job *job, int *sock,
   snprintf(best, sizeof best, "%d", job->keep_best);
   char *argv[] = {(char *)"manta-writer", last, best, (char *)(job->score_min ? "min" : "max"),
                   NULL};
-  char *env[] = {(char *)MANTA__ROLE_ENV "=writer", NULL};
+  char *env[WRITER_ENV + 1] = {(char *)MANTA__ROLE_ENV "=writer"};
+  keep_loader(env);
   MANTA_TRY(manta__sock_pair(end, err));
   int fds[] = {end[1], job->rundir};
   manta_status st = manta__proc_spawn(pid, "/proc/self/exe", argv, env, fds, 2, -1, err);

@@ -118,7 +118,8 @@ static manta_status say_hello(struct manta__node *n, manta_error *err)
 {
   struct manta__msg m = {.kind = MANTA__M_HELLO, .fd = {drv.ring_fd}, .fds = 1};
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
-                            MANTA_KV_INT("wids", (int64_t)drv.starts++ << 32));
+                            MANTA_KV_INT("wids", (int64_t)drv.starts++ << 32),
+                            MANTA_KV_STR("name", n->name[0] ? n->name : NULL));
   return manta__rpc_call(&n->rpc, n->conn, &m, &v, manta__deadline(HELLO_S), on_hello, n, err);
 }
 

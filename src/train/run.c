@@ -180,12 +180,23 @@ static bool is_current(const manta_run *r, const struct manta__msg *m)
          m->id.rank < r->group.world;
 }
 
+// A survivor may be faster to say so than the agent that saw the death.
+static void spread_echo(manta_run *r, const manta_value *v)
+{
+  manta_trainer *t = r->trainer;
+  int64_t lost = manta_value_as_int(manta_value_get(v, "lost"), -1);
+  for (int i = 0; lost >= 0 && i < t->places; i++)
+    if (lost >= t->place[i].first && lost < t->place[i].first + t->place[i].count)
+      spread_loss(r, t->place[i].node, (int)lost, "it died");
+}
+
 static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
 {
   manta_run *r = t->run;
   int rank = m->id.rank;
   if (!is_current(r, m))
     return;
+  spread_echo(r, v);
   manta__exchange_left(r, rank);
   int64_t wid = r->group.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);

@@ -174,7 +174,7 @@ static void survivors_go_on_inside_their_function(void **state)
     assert_ok(manta_trainer_run(r.t, rebuilding, &r.rc, &r.results, &r.err), &r.err);
     assert_int_equal(board->fired, 3);
     assert_int_equal(r.last, 40);
-    // Three losses seen by one call, and rank 0 had the least each time; the last newcomer saw none.
+    // Three losses seen by one call, rank 0 had the least each time; the newcomer saw none.
     for (int i = 0; i < n; i++)
       assert_int_equal(manta_value_as_int(manta_value_at(&r.results, (size_t)i), -1),
                        i == 1 ? 0 : 3 * 10000 + 3000);
