@@ -13,11 +13,9 @@
 #include <string.h>
 
 #define ROUNDS      3
-#define CHUNK       (512u << 10)
+#define CHUNK       (1u << 20)
 #define CHUNK_LEAST (32u << 10)
 #define ROOM_MOST   (64u << 20) /* of all rounds; more hosts make smaller chunks */
-
-enum state { PARTS, RESULTS, OVER }; /* what a round does with a host */
 
 struct round {
   size_t k;
