@@ -20,8 +20,6 @@
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
 #define LOOK  (1u << 20)       /* copied before the abort word is looked at */
-#define TIMED (2u << 10)       /* copies worth looking at the clock */
-#define RETRY 64               /* copies until the dearer way is tried again */
 #define LARGE (16u << 10)      /* of the others: the same */
 
 struct transfer {
@@ -144,9 +142,10 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct transfer
                                     manta_error *err);
 
 static manta_status go_on(struct manta__team *t, const struct transfer *x, const struct way *w,
-                          bool rides, manta_error *err)
+                          bool rides, bool *staged, manta_error *err)
 {
   enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
+  *staged = where != ALL_IN_HEAP;
   if (where == ALL_IN_HEAP) {
     MANTA_TRY(w->direct(t, x, err));
     return manta__team_meet(t, err);
@@ -159,51 +158,68 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
   return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
 }
 
-// What is small and private rides with the description.
-static manta_status transfer(struct manta__team *t, const struct manta__desc *d,
-                             const struct transfer *x, const struct way *w, manta_error *err)
+// Class of a size, or -1 if it is too small to matter.
+static int stage_class(size_t bytes)
 {
-  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL);
+  int c = -1;
+  for (size_t n = bytes >> 12; n && c < MANTA__STAGE_SIZES - 1; n >>= 1)
+    c++;
+  return c;
+}
+
+// A call that was interrupted tells nothing: so one may at most double the cost.
+static void note_cost(struct manta__stager *s, int class, int64_t ns, size_t bytes)
+{
+  int64_t *cost = &s->cost[class][s->now], most = *cost * 2 + 1000;
+  int64_t now = ns * PIECE / (int64_t)bytes;
+  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
+  // Twice each way at first, then what is cheaper, and the other way once in a while.
+  unsigned n = ++s->count[class];
+  bool past = n < 4 ? n >= 2 : s->cost[class][1] < s->cost[class][0];
+  if (n == UINT8_MAX) {
+    past = !past;
+    s->count[class] = 4;
+  }
+  s->next = (uint16_t)((s->next & ~(1u << class)) | (unsigned)past << class);
+}
+
+// What is small and private rides with the description.
+static manta_status transfer(struct manta__team *t, struct manta__desc *d, const struct transfer *x,
+                             const struct way *w, manta_error *err)
+{
+  struct manta__stager *s = &t->stager;
+  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL), staged = false;
+  int class = stage_class(x->bytes);
+  int64_t began = class < 0 ? 0 : manta__now(), ns = 0;
+  s->now = class >= 0 && s->past >> class & 1;
   if (rides) {
     manta__team_slot(t, slot_bytes(t, x, x->bytes));
     if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
       w->stage(t, x, 0, x->bytes);
+    ns = class < 0 ? 0 : manta__now() - began;
   }
+  d->past = s->next;
   manta_status st = manta__team_begin(t, d, err);
+  s->past = manta__team_desc(t, 0)->past;
+  began = class < 0 ? 0 : manta__now();
   if (st == MANTA_OK)
-    st = go_on(t, x, w, rides, err);
+    st = go_on(t, x, w, rides, &staged, err);
+  if (staged && class >= 0 && t->rank == 0)
+    note_cost(s, class, ns + manta__now() - began, x->bytes);
   t->turn++;
   return st;
 }
 
 // --- stages and takes ---------------------------------------------------------------------------
 
-// A copy that was interrupted tells nothing: so one may at most double the cost.
-static void note_cost(int64_t *cost, int64_t ns, size_t len)
-{
-  int64_t now = ns * PIECE / (int64_t)len;
-  int64_t most = *cost * 2 + 1000;
-  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
-}
-
 static void put(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t len)
 {
-  struct manta__stager *s = &t->stager;
-  if (len < TIMED) {
+  if (!t->stager.now) {
     memcpy(to, from, len);
     return;
   }
-  bool past = s->cost[0] > 2 * s->cost[1];
-  if (++s->count % RETRY == 0 || s->cost[past] == 0)
-    past = !past;
-  int64_t began = manta__now();
-  if (past) {
-    manta__copy_past(to, from, len);
-    manta__copy_fence();
-  } else {
-    memcpy(to, from, len);
-  }
-  note_cost(&s->cost[past], manta__now() - began, len);
+  manta__copy_past(to, from, len);
+  manta__copy_fence();
 }
 
 static void stage_own(struct manta__team *t, const struct transfer *x, size_t at, size_t len)

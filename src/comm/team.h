@@ -99,7 +99,8 @@ enum manta__call {
 struct manta__desc {
   uint8_t call, type, op;
   bool tangled; /* send and receive overlap: pieces must be staged before any is written */
-  int32_t root;
+  int16_t root;
+  uint16_t past; /* of the first rank: see struct manta__stager; need not agree */
   uint64_t count;
   uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
 };
@@ -139,11 +140,15 @@ struct manta__move {
 };
 
 /* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
- * run: to write lines that a far processor has read costs ten times as much as to write near ones,
- * and past the caches costs the same everywhere. So both are timed now and then. */
+ * run: lines that a far processor has read are dear to write, and what went past the caches is read
+ * from memory. So the first rank times whole calls, by size, tries the other way now and then, and
+ * tells the others with its description how the next one is to be done. */
+#define MANTA__STAGE_SIZES 16 /* from 4 KB on, by powers of two */
 struct manta__stager {
-  uint32_t count;
-  int64_t cost[2]; /* ns for 64 KB: plain, past the caches */
+  uint16_t past, next;                 /* by size: this call's way, and the next one's */
+  bool now;                            /* that of this call */
+  uint8_t count[MANTA__STAGE_SIZES];   /* calls timed */
+  int64_t cost[MANTA__STAGE_SIZES][2]; /* ns per 64 KB: through the caches, past them */
 };
 
 struct manta__team {
