@@ -19,6 +19,7 @@
 #define PIECE MANTA__COMM_PIECE
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
+#define RETRY 250              /* calls until the other way is tried again */
 #define LOOK  (1u << 20)       /* copied before the abort word is looked at */
 #define LARGE (16u << 10)      /* of the others: the same */
 
@@ -167,20 +168,29 @@ static int stage_class(size_t bytes)
   return c;
 }
 
-// A call that was interrupted tells nothing: so one may at most double the cost.
-static void note_cost(struct manta__stager *s, int class, int64_t ns, size_t bytes)
+// The other way is tried until the lines of the whole ring have gone it, or it is clearly dearer.
+static void note_cost(struct manta__team *t, int class, int64_t ns, size_t bytes)
 {
-  int64_t *cost = &s->cost[class][s->now], most = *cost * 2 + 1000;
-  int64_t now = ns * PIECE / (int64_t)bytes;
-  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
-  // Twice each way at first, then what is cheaper, and the other way once in a while.
-  unsigned n = ++s->count[class];
-  bool past = n < 4 ? n >= 2 : s->cost[class][1] < s->cost[class][0];
-  if (n == UINT8_MAX) {
-    past = !past;
-    s->count[class] = 4;
+  struct manta__stager *s = &t->stager;
+  struct manta__stage_size *z = &s->size[class];
+  int64_t cost = ns * PIECE / (int64_t)bytes, usual = z->cost[z->past];
+  size_t calls = 2 * t->ring / bytes;
+  uint16_t some = (uint16_t)(calls < 4 ? 4 : calls > 64 ? 64 : calls);
+  if (usual == 0 && z->best == 0) // the very first
+    z->left = some;
+  z->best = z->best == 0 || cost < z->best ? cost : z->best;
+  bool dear = z->tries && cost > usual + usual / 2;
+  if (z->left > 0 && !dear) {
+    z->left--;
+  } else {
+    z->cost[z->past != z->tries] = z->best;
+    if (z->tries)
+      z->past = z->cost[1] < z->cost[0];
+    z->tries = !z->tries;
+    z->left = z->tries ? some : RETRY;
+    z->best = 0;
   }
-  s->next = (uint16_t)((s->next & ~(1u << class)) | (unsigned)past << class);
+  s->next = (uint16_t)((s->next & ~(1u << class)) | (unsigned)(z->past != z->tries) << class);
 }
 
 // What is small and private rides with the description.
@@ -205,7 +215,7 @@ static manta_status transfer(struct manta__team *t, struct manta__desc *d, const
   if (st == MANTA_OK)
     st = go_on(t, x, w, rides, &staged, err);
   if (staged && class >= 0 && t->rank == 0)
-    note_cost(s, class, ns + manta__now() - began, x->bytes);
+    note_cost(t, class, ns + manta__now() - began, x->bytes);
   t->turn++;
   return st;
 }

@@ -141,14 +141,18 @@ struct manta__move {
 
 /* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
  * run: lines that a far processor has read are dear to write, and what went past the caches is read
- * from memory. So the first rank times whole calls, by size, tries the other way now and then, and
- * tells the others with its description how the next one is to be done. */
+ * from memory. So the first rank times whole calls, by size, tries the other way for a while now
+ * and then, and tells the others with its description how the next one is to be done. */
 #define MANTA__STAGE_SIZES 16 /* from 4 KB on, by powers of two */
 struct manta__stager {
-  uint16_t past, next;                 /* by size: this call's way, and the next one's */
-  bool now;                            /* that of this call */
-  uint8_t count[MANTA__STAGE_SIZES];   /* calls timed */
-  int64_t cost[MANTA__STAGE_SIZES][2]; /* ns per 64 KB: through the caches, past them */
+  uint16_t past, next; /* by size: ways of this call and of the next, a bit each */
+  bool now;            /* that of this call */
+  struct manta__stage_size {
+    bool past, tries; /* the way that is taken; and whether the other one is being tried */
+    uint16_t left;    /* calls until that changes */
+    int64_t best;     /* ns per 64 KB since it last did */
+    int64_t cost[2];  /* the best of each way when it was last looked at; 0: not yet */
+  } size[MANTA__STAGE_SIZES];
 };
 
 struct manta__team {
