@@ -163,7 +163,7 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
 static int stage_class(size_t bytes)
 {
   int c = -1;
-  for (size_t n = bytes >> 12; n && c < MANTA__STAGE_SIZES - 1; n >>= 1)
+  for (size_t n = bytes >> 13; n && c < MANTA__STAGE_SIZES - 1; n >>= 1)
     c++;
   return c;
 }

@@ -143,7 +143,7 @@ struct manta__move {
  * run: lines that a far processor has read are dear to write, and what went past the caches is read
  * from memory. So the first rank times whole calls, by size, tries the other way for a while now
  * and then, and tells the others with its description how the next one is to be done. */
-#define MANTA__STAGE_SIZES 16 /* from 4 KB on, by powers of two */
+#define MANTA__STAGE_SIZES 16 /* from 8 KB on, by powers of two: less is not worth the clock */
 struct manta__stager {
   uint16_t past, next; /* by size: ways of this call and of the next, a bit each */
   bool now;            /* that of this call */
