@@ -535,6 +535,7 @@ manta_status manta__team_run(struct manta__team *t, const struct manta__task *ta
                              manta_error *err)
 {
   const struct way *w = &ways[task->call];
+  MANTA_TRY(manta__team_ready(t, task->call, t->gone, err));
   struct transfer x = make(t, task, w);
   struct manta__desc d = describe(t, task, &x, w);
   if (task->call != MANTA__CALL_BARRIER)

@@ -80,6 +80,7 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->rings = t->result + t->ring / 2;
   t->ring_bytes = ring_bytes(size);
   t->timeout_ns = -1;
+  t->gone = -1;
   t->by = MANTA__NEVER;
   t->crowded = f->host.size > processors();
   t->spins = t->crowded ? 1 : SPINS;
@@ -203,12 +204,24 @@ manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int
                          tell_rank(who, sizeof who, t, rank), t->size, (double)t->timeout_ns / 1e9);
 }
 
+manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, manta_error *err)
+{
+  if (atomic_load_explicit(&t->broken, memory_order_relaxed))
+    return manta_error_set(err, MANTA_ESTATE,
+                           "%s: an earlier call ran out of time, the ranks are out of step",
+                           manta__call_name(call));
+  return manta__team_trouble(t, gone < 0 ? t->rank : gone, gone >= 0, MANTA__NEVER,
+                             manta__call_name(call), err);
+}
+
 // The phase is looked at after `left`: who left after it is fine.
 static manta_status trouble(struct manta__team *t, int rank, uint32_t phase, manta_error *err)
 {
   bool left = atomic_load_explicit(&t->line[rank].left, memory_order_acquire);
   if (reached(t, rank, phase))
     return MANTA_OK;
+  if (left)
+    t->gone = rank;
   return manta__team_trouble(t, rank, left, t->by,
                              manta__call_name(manta__team_desc(t, t->rank)->call), err);
 }
@@ -295,10 +308,6 @@ static bool same_call(const struct manta__desc *a, const struct manta__desc *b)
 
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
 {
-  if (t->broken)
-    return manta_error_set(err, MANTA_ESTATE,
-                           "%s: an earlier call ran out of time, the ranks are out of step",
-                           manta__call_name(d->call));
   t->by = t->timeout_ns < 0 ? MANTA__NEVER : manta__now() + t->timeout_ns;
   t->line[t->rank].post[t->turn & 1].desc = *d;
   manta__team_alive(t, false);

@@ -145,6 +145,7 @@ struct manta__team {
   int64_t by;          /* deadline of the current call */
   _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
   _Atomic bool quit;   /* we are leaving: waits end */
+  int gone;            /* a rank that left in the middle of a call, or -1 */
   int spins;           /* before yielding and sleeping */
   bool crowded;        /* more ranks than processors */
   const void **in;     /* n pointers, for reductions */
@@ -164,6 +165,10 @@ void manta__team_fini(struct manta__team *t);
 void manta__team_quit(struct manta__team *t);
 /* Faults our staging buffer in, before its first use. */
 void manta__team_warm(struct manta__team *t);
+/* Whether a call may begin; gone: a rank without which it can't, or -1. After one that failed
+ * nothing of ours may be written or published any more: a slower peer, whose own call can still end
+ * well, would take it for our part of that. */
+manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, manta_error *err);
 /* Publishes our next phase. */
 void manta__team_publish(struct manta__team *t);
 /* Waits until every rank has published this phase, which we have. */
