@@ -240,7 +240,9 @@ static size_t ragged(const struct transfer *x, int rank, size_t at, size_t len)
 
 static void stage_ragged(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
 {
-  stage_own(t, x, at, ragged(x, t->rank, at, len));
+  size_t n = ragged(x, t->rank, at, len);
+  if (n) // who has nothing may have no buffer
+    stage_own(t, x, at, n);
 }
 
 static void reduce_staged(struct manta__team *t, const struct transfer *x, uint8_t *to, size_t skip,
@@ -368,7 +370,7 @@ static manta_status direct_scatter(struct manta__team *t, const struct transfer 
                                    manta_error *err)
 {
   size_t skip = (size_t)t->rank * x->bytes;
-  if (x->recv != x->send + skip || t->rank != x->root)
+  if (t->rank != x->root || x->recv != x->send + skip)
     memcpy(x->recv, send_of(t, x->root) + skip, x->bytes);
   return MANTA_OK;
 }
@@ -489,6 +491,8 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   size_t n = (size_t)t->size, own = (size_t)t->rank * x->bytes;
   const uint8_t *send = x->send, *recv = x->recv;
   size_t send_bytes = x->bytes, recv_bytes = x->bytes;
+  if (!send || !recv)
+    return false;
   switch (task->call) {
   case MANTA__CALL_REDUCE_SCATTER:
   case MANTA__CALL_SCATTER:
@@ -509,7 +513,7 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   default:
     return false;
   }
-  return send && recv && send < recv + recv_bytes && recv < send + send_bytes;
+  return send < recv + recv_bytes && recv < send + send_bytes;
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
