@@ -48,21 +48,32 @@ static manta_status agree_on_place(manta_comm *c, const struct member *m, int n,
   return MANTA_OK;
 }
 
+// The others have the group, or will: to them we left it.
+static void stay_out(manta_comm *c, const struct member *m, int n, uint64_t at, int rank)
+{
+  struct manta__line *line = (struct manta__line *)(c->fabric->base + at);
+  atomic_store(&line[rank].left, 1);
+  for (int i = 0; i < n; i++)
+    manta__team_ring(&c->team, m[i].rank);
+}
+
 static manta_status make_group(manta_comm *c, const struct member *m, int n, uint64_t at,
                                manta_comm **out, manta_error *err)
 {
   int *world = manta__calloc((size_t)n, sizeof *world);
   int rank = 0;
-  if (!world)
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   for (int i = 0; i < n; i++) {
-    world[i] = c->team.world[m[i].rank];
+    if (world)
+      world[i] = c->team.world[m[i].rank];
     rank = m[i].rank == c->rank ? i : rank;
   }
-  manta_status st = manta__comm_make(out, c->fabric, at, rank, n, world, err);
+  manta_status st = world ? manta__comm_make(out, c->fabric, at, rank, n, world, err)
+                          : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   manta__free(world);
   if (st == MANTA_OK)
     (*out)->team.timeout_ns = c->team.timeout_ns;
+  else
+    stay_out(c, m, n, at, rank);
   return st;
 }
 
