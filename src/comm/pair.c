@@ -154,9 +154,10 @@ static bool recv_step(struct manta__team *t, struct manta__move *m)
 
 // --- a step -------------------------------------------------------------------------------------
 
-static manta_status verdict(const struct manta__team *t, const struct manta__move *m,
-                            manta_error *err)
+static manta_status verdict(struct manta__team *t, const struct manta__move *m, manta_error *err)
 {
+  if (!m->sends && m->place != MANTA__NOWHERE)
+    MANTA_TRY(manta__team_settle(t, m->peer, "recv", err));
   if (!m->wrong)
     return MANTA_OK;
   return manta_error_set(

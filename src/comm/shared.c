@@ -148,7 +148,10 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
   enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
   if (where == ALL_IN_HEAP) {
     MANTA_TRY(w->direct(t, x, err));
-    return manta__team_meet(t, err);
+    MANTA_TRY(manta__team_meet(t, err));
+    for (int r = 0; r < t->size; r++)
+      MANTA_TRY(manta__team_settle(t, r, manta__call_name(manta__team_desc(t, r)->call), err));
+    return MANTA_OK;
   }
   if (rides && where == NONE_IN_HEAP) {
     if (x->bytes)

@@ -186,18 +186,24 @@ static const char *tell_rank(char *buf, size_t size, const struct manta__team *t
   return buf;
 }
 
+// Who left will never read what is ours, nor let others end this call: that is no giving up.
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err)
 {
   char who[48];
-  if (atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed))
+  bool aborted = atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed);
+  bool quits = atomic_load_explicit(&t->quit, memory_order_relaxed);
+  bool late = by != MANTA__NEVER && manta__now() > by;
+  if (aborted || (!left && (quits || late)))
+    atomic_store(&t->line[t->rank].gave_up, 1);
+  if (aborted)
     return t->fabric->host.check(t->fabric->host.ctx, err);
   if (left)
     return manta_error_set(err, MANTA_EPEERLOST, "%s: %s has left its train function", call,
                            tell_rank(who, sizeof who, t, rank));
-  if (atomic_load_explicit(&t->quit, memory_order_relaxed))
+  if (quits)
     return manta_error_set(err, MANTA_ECANCELED, "%s: the communicator is being freed", call);
-  if (by == MANTA__NEVER || manta__now() <= by)
+  if (!late)
     return MANTA_OK;
   t->broken = true;
   return manta_error_set(err, MANTA_ETIMEDOUT, "%s: %s of %d is missing after %.3g s", call,
@@ -212,6 +218,17 @@ manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, m
                            manta__call_name(call));
   return manta__team_trouble(t, gone < 0 ? t->rank : gone, gone >= 0, MANTA__NEVER,
                              manta__call_name(call), err);
+}
+
+manta_status manta__team_settle(struct manta__team *t, int rank, const char *call, manta_error *err)
+{
+  char who[48];
+  if (atomic_load(t->fabric->host.abort))
+    return t->fabric->host.check(t->fabric->host.ctx, err);
+  if (!atomic_load(&t->line[rank].gave_up))
+    return MANTA_OK;
+  return manta_error_set(err, MANTA_EPEERLOST, "%s: %s has given up", call,
+                         tell_rank(who, sizeof who, t, rank));
 }
 
 // The phase is looked at after `left`: who left after it is fine.

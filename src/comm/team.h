@@ -96,6 +96,7 @@ struct manta__post {
 
 struct manta__line {                   /* of one rank, in the segment */
   _Alignas(128) _Atomic uint32_t left; /* its function has returned */
+  _Atomic uint32_t gave_up;            /* a call of its failed: its memory is its own again */
   struct manta__post post[2];          /* of this turn and the one before */
 };
 
@@ -181,6 +182,11 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
+/* Whether what we read from the memory of `rank` was still whole. To be called after we published
+ * that we have read it: who waits for that says first that it gives up, then returns, and then its
+ * memory may change. */
+manta_status manta__team_settle(struct manta__team *t, int rank, const char *call,
+                                manta_error *err);
 void manta__team_ring(const struct manta__team *t, int rank);
 struct manta__bell *manta__team_bell(const struct manta__team *t);
 /* On the user's thread: a sign of life (see manta__comm_host). */
