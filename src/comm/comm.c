@@ -91,7 +91,7 @@ int manta_comm_size(const manta_comm *c)
 
 void manta_comm_set_timeout(manta_comm *c, double seconds)
 {
-  c->team.timeout_ns = seconds < 0 ? -1 : (int64_t)(seconds * 1e9);
+  c->team.timeout_ns = seconds >= 0 && seconds < 3e8 ? (int64_t)(seconds * 1e9) : -1;
 }
 
 // --- tasks --------------------------------------------------------------------------------------

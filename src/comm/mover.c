@@ -25,7 +25,7 @@ manta_status manta__mover_init(struct manta__mover *m, int size, manta_error *er
 static void begin(manta_comm *c, manta_work *w)
 {
   const struct manta__task *t = &w->task;
-  struct manta__team *team = &c->team;
+  int64_t limit = c->team.timeout_ns;
   bool sends = t->call == MANTA__CALL_SEND;
   size_t bytes = t->count * manta_dtype_bytes(t->type);
   w->move = (struct manta__move){
@@ -37,7 +37,7 @@ static void begin(manta_comm *c, manta_work *w)
       .type = t->type,
       .place = sends && bytes > RENDEZVOUS ? manta__heap_place(c->fabric, t->send, bytes)
                                            : MANTA__NOWHERE,
-      .by = team->timeout_ns < 0 ? MANTA__NEVER : manta__now() + team->timeout_ns};
+      .by = limit < 0 ? MANTA__NEVER : manta__now() + limit};
 }
 
 static void finish(manta_work *w, manta_status st)
@@ -87,15 +87,15 @@ static bool step(manta_comm *c)
   return ended;
 }
 
-// The nearest deadline of all; the lock is not held.
+// Just behind the nearest deadline of all; the lock is not held.
 static int64_t nearest(manta_comm *c)
 {
-  int64_t by = MANTA__NEVER;
+  int64_t by = MANTA__NEVER - 1;
   pthread_mutex_lock(&c->mover.lock);
   for (manta_work *w = c->mover.first; w; w = w->next)
     by = w->move.by < by ? w->move.by : by;
   pthread_mutex_unlock(&c->mover.lock);
-  return by;
+  return by + 1;
 }
 
 // Sleeps until somebody rings, unless something could still be moved.
@@ -106,7 +106,7 @@ static void doze(manta_comm *c, const manta_work *w)
   atomic_thread_fence(memory_order_seq_cst);
   if (!step(c) && !(w && manta_work_test(w)) && !atomic_load(&c->mover.stop)) {
     manta__team_alive(&c->team, true);
-    manta__bell_wait(bell, seen, nearest(c) == MANTA__NEVER ? MANTA__NEVER : nearest(c) + 1);
+    manta__bell_wait(bell, seen, nearest(c));
     manta__team_alive(&c->team, false);
   }
   manta__bell_done(bell);
@@ -143,6 +143,10 @@ static void *serve(void *arg)
 void manta__mover_fini(manta_comm *c)
 {
   struct manta__mover *m = &c->mover;
+  // What was started ends first: our team has been told to quit, or the peer comes.
+  for (manta_work *w = c->all; w; w = w->next_all)
+    if (w->task.call >= MANTA__CALL_SEND)
+      manta__mover_wait(c, w);
   pthread_mutex_lock(&m->lock);
   atomic_store(&m->stop, true);
   pthread_cond_broadcast(&m->change);

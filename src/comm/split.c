@@ -71,7 +71,7 @@ static manta_status make_group(manta_comm *c, const struct member *m, int n, uin
                           : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   manta__free(world);
   if (st == MANTA_OK)
-    (*out)->team.timeout_ns = c->team.timeout_ns;
+    (*out)->team.timeout_ns = (int64_t)c->team.timeout_ns;
   else
     stay_out(c, m, n, at, rank);
   return st;

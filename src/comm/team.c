@@ -325,7 +325,8 @@ static bool same_call(const struct manta__desc *a, const struct manta__desc *b)
 
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
 {
-  t->by = t->timeout_ns < 0 ? MANTA__NEVER : manta__now() + t->timeout_ns;
+  int64_t limit = t->timeout_ns;
+  t->by = limit < 0 ? MANTA__NEVER : manta__now() + limit;
   t->line[t->rank].post[t->turn & 1].desc = *d;
   manta__team_alive(t, false);
   manta__team_publish(t);

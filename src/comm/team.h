@@ -142,7 +142,7 @@ struct manta__team {
   size_t slot;         /* where in it the current piece lies */
   struct manta__stager stager;
   bool warm;
-  int64_t timeout_ns;  /* < 0: none */
+  _Atomic int64_t timeout_ns; /* < 0: none; set while calls are in flight */
   int64_t by;          /* deadline of the current call */
   _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
   _Atomic bool quit;   /* we are leaving: waits end */

@@ -371,6 +371,32 @@ static void groups_work_beside_each_other(void **state)
     on_ranks(n, rows_and_columns);
 }
 
+// What was started on a group is done before it is freed.
+static int free_waits(manta_comm *c, int rank, int n, struct shared *sh)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_comm *g;
+  manta_work *w;
+  float *x = malloc(MOST * 4);
+  EXPECT(manta_comm_split(c, 0, 0, &g, &err) == MANTA_OK);
+  if (rank == 0) {
+    fill(x, 5, MOST);
+    EXPECT(manta_comm_send_start(g, x, MOST, MANTA_F32, 1, &w, &err) == MANTA_OK);
+    manta_comm_free(g);
+  } else {
+    usleep(10000);
+    EXPECT(manta_comm_recv(g, x, MOST, MANTA_F32, 0, &err) == MANTA_OK && holds(x, 5, MOST));
+    manta_comm_free(g);
+  }
+  free(x);
+  return 0;
+}
+
+static void freeing_waits_for_messages(void **state)
+{
+  on_ranks(2, free_waits);
+}
+
 // The memory of groups comes back.
 static int again_and_again(manta_comm *c, int rank, int n, struct shared *sh)
 {
@@ -420,6 +446,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_message_cut_short_stays_so),
       cmocka_unit_test(who_left_is_not_waited_for),
       cmocka_unit_test(groups_work_beside_each_other),
+      cmocka_unit_test(freeing_waits_for_messages),
       cmocka_unit_test(groups_come_and_go),
       cmocka_unit_test(a_group_names_ranks_of_the_run),
   };
