@@ -519,13 +519,23 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   return send < recv + recv_bytes && recv < send + send_bytes;
 }
 
+// Ragged counts must agree one by one: they decide how many pieces there are.
+static int32_t tell_apart(const size_t *counts, int n)
+{
+  uint64_t h = 0;
+  for (int r = 0; r < n; r++)
+    h = (h ^ counts[r]) * 0x9e3779b97f4a7c15;
+  return (int32_t)(h >> 33);
+}
+
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
                                    const struct transfer *x, const struct way *w)
 {
   struct manta__desc d = {.call = (uint8_t)task->call,
                           .type = (uint8_t)task->type,
                           .op = (uint8_t)task->op,
-                          .root = task->root,
+                          .root =
+                              task->counts ? tell_apart(task->counts, t->size) : task->root,
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};

@@ -312,9 +312,10 @@ static void tell_call(char *buf, size_t size, const struct manta__desc *d)
 {
   static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
   bool reduces = d->call >= MANTA__CALL_ALLREDUCE && d->call <= MANTA__CALL_REDUCE_SCATTER;
-  snprintf(buf, size, "%s of %llu %s%s%s root %d", manta__call_name(d->call),
+  snprintf(buf, size, "%s of %llu %s%s%s %s %d", manta__call_name(d->call),
            (unsigned long long)d->count, manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
-           reduces && d->op < 5 ? ops[d->op] : "", d->root);
+           reduces && d->op < 5 ? ops[d->op] : "",
+           d->call == MANTA__CALL_ALLGATHERV ? "in parts" : "root", d->root);
 }
 
 static bool same_call(const struct manta__desc *a, const struct manta__desc *b)

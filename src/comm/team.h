@@ -82,7 +82,7 @@ enum manta__call {
 struct manta__desc {
   uint8_t call, type, op;
   bool tangled; /* send and receive overlap: pieces must be staged before any is written */
-  int32_t root;
+  int32_t root; /* allgatherv: a hash of its counts */
   uint64_t count;
   uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
 };
