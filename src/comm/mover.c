@@ -28,16 +28,16 @@ static void begin(manta_comm *c, manta_work *w)
   int64_t limit = c->team.timeout_ns;
   bool sends = t->call == MANTA__CALL_SEND;
   size_t bytes = t->count * manta_dtype_bytes(t->type);
-  w->move = (struct manta__move){
-      .sends = sends,
-      .peer = t->root,
-      .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
-      .bytes = bytes,
-      .count = t->count,
-      .type = t->type,
-      .place = sends && bytes > RENDEZVOUS ? manta__heap_place(c->fabric, t->send, bytes)
-                                           : MANTA__NOWHERE,
-      .by = limit < 0 ? MANTA__NEVER : manta__now() + limit};
+  w->move = (struct manta__move){.sends = sends,
+                                 .peer = t->root,
+                                 .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
+                                 .bytes = bytes,
+                                 .count = t->count,
+                                 .type = t->type,
+                                 .place = sends && bytes > RENDEZVOUS
+                                              ? manta__heap_place(c->fabric, t->send, bytes)
+                                              : MANTA__NOWHERE,
+                                 .by = limit < 0 ? MANTA__NEVER : manta__now() + limit};
 }
 
 static void finish(manta_work *w, manta_status st)

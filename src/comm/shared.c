@@ -534,8 +534,7 @@ static struct manta__desc describe(const struct manta__team *t, const struct man
   struct manta__desc d = {.call = (uint8_t)task->call,
                           .type = (uint8_t)task->type,
                           .op = (uint8_t)task->op,
-                          .root =
-                              task->counts ? tell_apart(task->counts, t->size) : task->root,
+                          .root = task->counts ? tell_apart(task->counts, t->size) : task->root,
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};

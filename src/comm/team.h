@@ -143,13 +143,13 @@ struct manta__team {
   struct manta__stager stager;
   bool warm;
   _Atomic int64_t timeout_ns; /* < 0: none; set while calls are in flight */
-  int64_t by;          /* deadline of the current call */
-  _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
-  _Atomic bool quit;   /* we are leaving: waits end */
-  int gone;            /* a rank that left in the middle of a call, or -1 */
-  int spins;           /* before yielding and sleeping */
-  bool crowded;        /* more ranks than processors */
-  const void **in;     /* n pointers, for reductions */
+  int64_t by;                 /* deadline of the current call */
+  _Atomic bool broken;        /* a call ran out of time: the ranks are out of step */
+  _Atomic bool quit;          /* we are leaving: waits end */
+  int gone;                   /* a rank that left in the middle of a call, or -1 */
+  int spins;                  /* before yielding and sleeping */
+  bool crowded;               /* more ranks than processors */
+  const void **in;            /* n pointers, for reductions */
 };
 
 struct manta__task;
