@@ -211,9 +211,8 @@ static int differ(manta_comm *c, int rank, int n, struct shared *sh)
   EXPECT(manta_comm_allreduce(c, x, x, k, MANTA_F32, MANTA_SUM, &err) == MANTA_EINVAL);
   EXPECT(strstr(err.message, "allreduce of 8 F32 sum") && strstr(err.message, "of 7 F32"));
   // Ragged counts with the same sum.
-  size_t counts[] = {1, 2, 1}, others[] = {2, 1, 1};
-  EXPECT(manta_comm_allgatherv(c, x, x + 4, rank ? counts : others, MANTA_F32, &err) ==
-         MANTA_EINVAL);
+  size_t these[] = {1, 2, 1}, those[] = {2, 1, 1};
+  EXPECT(manta_comm_allgatherv(c, x, x + 4, rank ? these : those, MANTA_F32, &err) == MANTA_EINVAL);
   EXPECT(strstr(err.message, "allgatherv of 4 F32 in parts"));
   // They are still in step.
   EXPECT(manta_comm_allreduce(c, x, x, 8, MANTA_F32, MANTA_SUM, &err) == MANTA_OK);
