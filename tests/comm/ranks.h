@@ -59,7 +59,7 @@ static void ranks_alive(void *ctx, bool waits)
 {
 }
 
-static void ranks_child(struct ranks *t, int rank, rank_fn fn)
+static inline void ranks_child(struct ranks *t, int rank, rank_fn fn)
 {
   manta_comm *c;
   manta_error err = MANTA_ERROR_INIT;
@@ -81,7 +81,7 @@ static void ranks_child(struct ranks *t, int rank, rank_fn fn)
   _exit(line != 0);
 }
 
-static void ranks_start(struct ranks *t, int n, rank_fn fn)
+static inline void ranks_start(struct ranks *t, int n, rank_fn fn)
 {
   manta_error err = MANTA_ERROR_INIT;
   t->n = n;
@@ -99,7 +99,7 @@ static void ranks_start(struct ranks *t, int n, rank_fn fn)
 }
 
 /* As the agent does it. */
-static void ranks_abort(struct ranks *t, int lost)
+static inline void ranks_abort(struct ranks *t, int lost)
 {
   atomic_store(&t->shared->abort, (uint32_t)lost + 1);
   for (int r = 0; r < t->n; r++)
@@ -108,7 +108,7 @@ static void ranks_abort(struct ranks *t, int lost)
 
 /* Waits for all; how many did not end well. A rank that was killed on purpose is not counted; one
  * that crashed is a peer lost to the others. */
-static int ranks_end(struct ranks *t)
+static inline int ranks_end(struct ranks *t)
 {
   int bad = 0;
   for (int i = 0; i < t->n; i++) {
