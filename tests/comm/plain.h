@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/comm/plain.h - one collective call of all ranks, and what it must give by plain means: every
+ * tests/comm/plain.h - one collective call of all ranks, and what it must give by plain means: each
  * rank makes the data of all ranks for itself out of a seed, and compares bit by bit.
  */
 #ifndef MANTA_TEST_PLAIN_H

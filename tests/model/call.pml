@@ -56,41 +56,39 @@ inline ring_others()
 
 inline publish()
 {
-  ph++;
 #ifdef RING_FIRST
   ring_others();
-  phase[POST(me)] = ph
+  atomic { ph++; phase[POST(me)] = ph }
 #else
-  phase[POST(me)] = ph;
+  atomic { ph++; phase[POST(me)] = ph }
   ring_others()
 #endif
 }
 
-/* st becomes false if something else than the phase ends the wait. */
+/* st becomes false if something else than the phase ends the wait. `left` is looked at first. */
 inline look_for_trouble(q, p)
 {
 #ifdef LEFT_LATE
   if
   :: REACHED(q, p)
   :: else ->
-     gone = left[q];
+     if
+     :: abort_word || left[q] -> st = false
+     :: else
+     fi
+  fi
 #else
   gone = left[q];
-  if
-  :: REACHED(q, p)
-  :: else ->
+  atomic {
+    if
+    :: REACHED(q, p)
+    :: !REACHED(q, p) && (abort_word || (!gone && due[me])) -> gave_up[me] = true; st = false
+    :: !REACHED(q, p) && !abort_word && gone -> st = false
+    :: else
+    fi;
+    gone = false
+  }
 #endif
-     if
-     :: abort_word -> gave_up[me] = true; st = false
-     :: else ->
-        if
-        :: gone -> st = false
-        :: !gone && due[me] -> gave_up[me] = true; st = false
-        :: else
-        fi
-     fi
-  fi;
-  gone = false
 }
 
 inline sleep_for(q, p)
