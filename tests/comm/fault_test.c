@@ -494,6 +494,9 @@ static int pulled_away(manta_comm *c, int rank, int n, struct shared *sh)
   manta_comm_set_timeout(c, 0.02);
   EXPECT(manta_comm_allreduce(c, x, x, COUNT, MANTA_F32, MANTA_SUM, &err) == MANTA_ETIMEDOUT);
   memset(x, 0x77, COUNT * 4);
+  float *y, *z = x;
+  manta_shm_free(c, z); // not dealt out again: rank 1 may write there
+  EXPECT(manta_shm_alloc(c, COUNT * 4, (void **)&y, &err) == MANTA_OK && y != z);
   atomic_store(&sh->note[0], 1);
   await(&sh->note[3]);
   return 0;
