@@ -12,6 +12,8 @@ _manta_options() {
   ps) echo "--json -v --verbose" ;;
   kill) echo "--now" ;;
   ckpt) echo "--json --to --dir" ;;
+  bench) echo "-n --workers --op --type --from --to --factor --ms --private --pin --json" ;;
+  agent) echo "--stdio" ;;
   status | doctor) echo "--json" ;;
   esac
   echo "-h --help"
@@ -58,7 +60,7 @@ _manta_operands() {
   operands=()
   for ((i = 2; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -n | --workers | --lines | --rank | --logdir | --to | --dir) ((i++)) ;;
+    -n | --workers | --lines | --rank | --logdir | --to | --dir | --op | --type | --from | --factor | --ms) ((i++)) ;;
     -*) ;;
     *) operands+=("${COMP_WORDS[i]}") ;;
     esac
@@ -68,6 +70,7 @@ _manta_operands() {
 _manta_operand() {
   case $1:${#operands[@]} in
   status:0 | logs:0 | resume:0 | kill:0 | resize:0 | notice:0 | ckpt:1) _manta_words "$(_manta_runs)" ;;
+  bench:0) _manta_words "comm" ;;
   ckpt:0) _manta_words "ls show verify export" ;;
   ckpt:2) _manta_words "$(_manta_checkpoints "${operands[1]}")" ;;
   help:0) _manta_words "$commands" ;;
@@ -76,7 +79,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps kill resize notice ckpt doctor version help"
+  local commands="run resume status logs ps kill resize notice ckpt agent bench doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
@@ -86,7 +89,10 @@ _manta() {
   _manta_operands
   case $prev in
   --logdir | --dir) _manta_files -d && return ;;
-  --to) _manta_files -f && return ;;
+  --to) [[ $command == bench ]] || _manta_files -f && return ;;
+  --op) _manta_words "allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv" && return ;;
+  --type) _manta_words "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64" && return ;;
+  --from | --factor | --ms) return ;;
   -n | --workers | --lines | --rank) [[ $command != run || ${#operands[@]} -eq 0 ]] && return ;;
   esac
   if [[ $command == run && ${#operands[@]} -gt 0 ]]; then

@@ -5,21 +5,25 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+import netns
+
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
-LIMIT_S = 120
+LIMIT_S = 600
+MPIRUN = ["mpirun", "--allow-run-as-root"]
 
 
 class PeerFailed(Exception):
     """It is there, and did not do its job."""
 
 
-def mpi_program() -> Path | None:
-    """build/peers/mpi_init, compiled if need be; None without OpenMPI."""
-    source, program = HERE / "mpi_init.c", BUILT / "mpi_init"
+def mpi_program(name: str = "mpi_init") -> Path | None:
+    """build/peers/NAME, compiled if need be; None without OpenMPI."""
+    source, program = HERE / f"{name}.c", BUILT / name
     if not shutil.which("mpirun"):
         return None
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
@@ -34,17 +38,88 @@ def mpi_program() -> Path | None:
     return program
 
 
+def run(command: list[object]) -> str:
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired as e:
+        raise PeerFailed(str(e)) from e
+    if done.returncode != 0:
+        raise PeerFailed(f"{words[0]}: exit status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
 def mpi_init_ms(program: Path, ranks: int) -> float:
     """From before the exec of mpirun until the last rank is through MPI_Init."""
     start_ns = time.monotonic_ns()  # CLOCK_MONOTONIC, as the program's
+    said = run([*MPIRUN, "--oversubscribe", "-np", ranks, program])
+    times = [int(word) for word in said.split()]
+    if len(times) != ranks:
+        raise PeerFailed(f"mpirun: {len(times)} of {ranks} ranks spoke")
+    return (max(times) - start_ns) / 1e6
+
+
+def sweep(text: str) -> dict[int, float]:
+    """Lines BYTES CALLS MIN P50 P99 WRONG, as {bytes: p50}."""
+    out = {}
+    for line in text.splitlines():
+        words = line.split()
+        if int(words[5]):
+            raise PeerFailed(f"wrong values: {line}")
+        out[int(words[0])] = float(words[3])
+    return out
+
+
+def mpi_comm(op: str, ranks: int, low: int, high: int, factor: int, ms: int,
+             oversubscribe: bool) -> dict[int, float] | None:
+    """A collective by OpenMPI as it comes: each rank bound to a core. With more ranks than cores
+    they are not, and yield when idle. None without OpenMPI."""
+    program = mpi_program("mpi_comm")
+    if not program:
+        return None
+    more = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if oversubscribe else []
+    return sweep(run([*MPIRUN, *more, "-np", ranks, program, op, low, high, factor, ms]))
+
+
+def torch_python() -> Path | None:
+    """A Python that has torch: `make bench-peers` makes it."""
+    python = BUILT / "torch" / "bin" / "python"
+    return python if (BUILT / "torch" / "ready").exists() else None
+
+
+def make_torch() -> None:
+    """Once; PyPI has no smaller build of it than the one for CUDA."""
+    if torch_python():
+        return
+    run([sys.executable, "-m", "venv", "--clear", BUILT / "torch"])
+    run([BUILT / "torch" / "bin" / "pip", "install", "--quiet", "--no-input", "torch", "numpy"])
+    (BUILT / "torch" / "ready").touch()
+
+
+def gloo_comm(ranks: int, low: int, high: int, factor: int, ms: int) -> dict[int, float] | None:
+    """All-reduce by gloo through torch.distributed; None without torch."""
+    python = torch_python()
+    if not python:
+        return None
+    return sweep(run([python, HERE / "gloo_comm.py", ranks, low, high, factor, ms]))
+
+
+def mpi_net_ms(program: Path, hosts: netns.TwoHosts, size: int, calls: int) -> list[float]:
+    """An all-reduce between two namespaces over TCP. Ranks yield: with one processor for a rank and
+    the kernel's half of its messages, those that do not are slower."""
+    command = ["ip", "netns", "exec", hosts.names[0], "unshare", "-u", "sh", "-c",
+               'hostname "$0" && exec "$@"', hosts.names[0],
+               "mpirun", "--allow-run-as-root", "--mca", "plm_rsh_agent", str(HERE / "netns-agent"),
+               "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+               "--mca", "btl_tcp_if_include", hosts.net, "--mca", "oob_tcp_if_include", hosts.net,
+               "--mca", "mpi_yield_when_idle", "1",
+               "--host", ",".join(hosts.names), "-np", "2", str(program), str(size), str(calls)]
     try:
-        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-np",
-                               str(ranks), str(program)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=LIMIT_S)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired as e:
         raise PeerFailed(str(e)) from e
-    times = [int(word) for word in done.stdout.split()]
-    if done.returncode != 0 or len(times) != ranks:
+    if done.returncode != 0:
         raise PeerFailed(f"mpirun: exit status {done.returncode}: {done.stderr.strip()}")
-    return (max(times) - start_ns) / 1e6
+    return [float(word) for word in done.stdout.split()]

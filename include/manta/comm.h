@@ -11,6 +11,9 @@
  * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each
  * node in f32 or wider, whatever the size or the layout: the same input gives the same bits.
  *
+ * Buffers may be memory of a GPU (CUDA): NCCL then does the work, in its own order of addition, and
+ * needs half a second to leave when a peer is lost. All ranks must pass the same kind.
+ *
  * A communicator is used by one thread at a time. Each call has a deadline: the communicator's
  * (manta_comm_set_timeout). After a call has failed by its deadline the ranks are out of step, and
  * the communicator is of no use any more: its later calls give MANTA_ESTATE.
@@ -29,7 +32,9 @@ typedef struct manta_work manta_work; /* an operation that was started */
 
 typedef enum manta_op { MANTA_SUM = 0, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX } manta_op;
 
-/* All ranks of the run. Borrowed: dies with the attempt. */
+/* All ranks of the run. Borrowed: dies with the attempt. On several hosts the first call waits
+ * until every rank has made it. If it could not be made (a peer is lost, or there is no way to the
+ * other hosts), what is called on it returns the reason. */
 MANTA_API manta_comm *manta_session_comm(manta_session *s);
 
 MANTA_API int manta_comm_rank(const manta_comm *c);
@@ -38,6 +43,10 @@ MANTA_API int manta_comm_size(const manta_comm *c);
  * missing, in seconds; negative: for ever (the default: deaths are known at once, and
  * step_timeout sees hangs). */
 MANTA_API void manta_comm_set_timeout(manta_comm *c, double seconds);
+
+/* The cudaStream_t behind whose work operations on device memory are to come; NULL (the default):
+ * behind that of the default stream. */
+MANTA_API void manta_comm_set_stream(manta_comm *c, void *stream);
 
 /* Memory that all ranks of this host can read: collectives on it copy less. Zeroed, 64-byte
  * aligned, private to this rank otherwise. Gives: free it with manta_shm_free, or it ends with
@@ -134,6 +143,20 @@ MANTA_API bool manta_work_test(const manta_work *w);
 /* Waits for it, gives its status and message, and frees it. NULL is fine. An operation has its
  * communicator's deadline, which runs from its own begin. */
 MANTA_API manta_status manta_work_wait(manta_work *w, manta_error *err);
+
+/* --- After a loss ---------------------------------------------------------------------------- */
+
+/* *value becomes the least of all ranks of the run that are neither dead nor out of their function,
+ * the same on each of them: how far they got, or whether to go on. Works before and after a loss,
+ * through the driver (some 0.1 ms). Only on a session's communicator. */
+MANTA_API manta_status manta_comm_agree(manta_comm *c, int64_t *value, manta_error *err);
+/* After MANTA_EPEERLOST by a death: goes on in this call of the train function instead of returning
+ * the error. Waits until the run has workers again, survivors and newcomers, and gives the
+ * communicator of all of them in *c. What belongs to the old one is gone: groups, works, and memory
+ * from manta_shm_alloc. rank, world size, attempt and iteration are new, and manta_session_load
+ * gives what the newcomers load, whose function begins at its first line: everybody goes on from
+ * that checkpoint. MANTA_ESTATE: nobody is lost. MANTA_EABORTED: the run does not go on; return. */
+MANTA_API manta_status manta_comm_rebuild(manta_comm **c, manta_error *err);
 
 /* --- Groups --------------------------------------------------------------------------------- */
 

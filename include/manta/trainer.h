@@ -2,12 +2,12 @@
  *
  * manta/trainer.h - what the driver sees: a trainer, its runs, their rows and results.
  *
- * A trainer holds a group of workers on this host. `run` runs a train function on all of them and
- * gives back their return values; `run_start`/`run_next` do the same row by row. Calls on one
- * trainer (and its run) come from one thread at a time, except manta_trainer_resize, _notice and
- * _cancel, which any thread may call; different trainers may be used from different threads.
- * Callbacks run only on the thread inside run or next. A forked child of the driver cannot use a
- * trainer.
+ * A trainer holds a group of workers, on this host or on several. `run` runs a train function on
+ * all of them and gives back their return values; `run_start`/`run_next` do the same row by row.
+ * Calls on one trainer (and its run) come from one thread at a time, except manta_trainer_resize,
+ * _notice and _cancel, which any thread may call; different trainers may be used from different
+ * threads. Callbacks run only on the thread inside run or next. A forked child of the driver cannot
+ * use a trainer.
  */
 #ifndef MANTA_TRAINER_H
 #define MANTA_TRAINER_H
@@ -21,6 +21,7 @@ extern "C" {
 #endif
 
 #define MANTA_MAX_RANKS 4096
+#define MANTA_MAX_HOSTS 256
 
 typedef struct manta_trainer manta_trainer;
 typedef struct manta_run manta_run;
@@ -59,6 +60,17 @@ typedef struct manta_callbacks {
   void (*output)(void *ctx, int rank, const char *text, size_t len);
 } manta_callbacks;
 
+/* A host that workers run on. `command` is run by /bin/sh on the driver's host; its standard input
+ * and output are the channel to the agent there, so it must end in `manta agent --stdio` on that
+ * host: "ssh -o BatchMode=yes node7 manta agent --stdio". It needs no port and no shared file
+ * system, but the program must lie at the same path there, and be the same build. */
+typedef struct manta_host {
+  const char *name;    /* for messages; NULL: what the host calls itself */
+  const char *command; /* NULL: the driver's own host */
+  int slots;           /* workers it may have; 0: one per CPU, and more if there are not enough */
+  const char *address; /* to reach its workers at; NULL: where the channel runs, if that is known */
+} manta_host;
+
 /* {0} after .size means: every default. */
 typedef struct manta_trainer_config {
   size_t size;                  /* filled by MANTA_TRAINER_CONFIG_INIT */
@@ -81,12 +93,16 @@ typedef struct manta_trainer_config {
   const manta_value *config;    /* default config of every run: a map, or NULL; copied */
   const manta_callbacks *callbacks; /* array, used by every run; the table is copied */
   size_t callback_count;
+  const manta_host *hosts; /* array, copied; ranks are given out host by host. NULL: MANTA_HOSTS,
+                              else the driver's own */
+  size_t host_count;
+  double host_timeout_s; /* 0: 15. A host that is silent for longer is lost with its workers */
 } manta_trainer_config;
 /* Every field, so that -Wextra has nothing to say in C or in C++. */
 #define MANTA_TRAINER_CONFIG_INIT                                                                  \
   {                                                                                                \
     sizeof(manta_trainer_config), 0, 0, NULL, NULL, 0, false, 0, 0, 0, 0, NULL, 0, false, false,   \
-        false, 0, NULL, NULL, 0                                                                    \
+        false, 0, NULL, NULL, 0, NULL, 0, 0                                                        \
   }
 
 typedef struct manta_run_config {
@@ -172,7 +188,8 @@ MANTA_API manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoi
  * MANTA_ETOOBIG if `size` bytes are too few. */
 MANTA_API manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size,
                                                      manta_error *err);
-/* Process id of a rank of the newest attempt, or -1 if there is no such rank or it is gone. */
+/* Process id (on its host) of a rank of the newest attempt, or -1 if there is no such rank or it is
+ * gone. */
 MANTA_API int manta_trainer_pid(const manta_trainer *t, int rank);
 
 /* --- A run, row by row ---------------------------------------------------------------------- */

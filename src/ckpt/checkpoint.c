@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +24,9 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
+#include "sys/shm.h"
+
+#define COPY_AT_ONCE (16u << 20)
 
 struct manta_checkpoint {
   const uint8_t *map;
@@ -100,6 +105,80 @@ static manta_status load_dir(manta_checkpoint *c, int dir, bool verify, manta_er
   MANTA_TRY(map_file(dir, &m, MANTA__CKPT_VALUE, verify, &value, &len, err));
   manta_status st = manta_value_unpack(&c->value, value, len, err);
   munmap((void *)(uintptr_t)value, len);
+  return st;
+}
+
+/* --- Disk to slot --- */
+
+struct copy {
+  int dir, to;
+  void (*tick)(void *ctx);
+  void *ctx;
+};
+
+// Appends a file of the checkpoint at `at`.
+static manta_status copy_file(const struct copy *c, const struct manta__manifest_file *f,
+                              uint64_t at, manta_error *err)
+{
+  int fd = openat(c->dir, f->name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || lseek(c->to, (off_t)at, SEEK_SET) < 0) {
+    manta_error_set(err, MANTA_EIO, "open %s: %m", f->name);
+    if (fd >= 0)
+      close(fd);
+    return MANTA_EIO;
+  }
+  uint64_t left = f->bytes;
+  for (ssize_t n; left > 0; left -= (uint64_t)n) {
+    n = sendfile(c->to, fd, NULL, left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE);
+    if (n <= 0)
+      break;
+    c->tick(c->ctx);
+  }
+  close(fd);
+  return left == 0 ? MANTA_OK : manta_error_set(err, MANTA_EIO, "read %s: %m", f->name);
+}
+
+static void describe_slot(struct manta__slot_meta *meta, const struct manta__manifest *m,
+                          uint64_t tensors_len, uint64_t value_len, uint64_t capacity)
+{
+  *meta = (struct manta__slot_meta){.magic = MANTA__SLOT_MAGIC,
+                                    .state = MANTA__SLOT_RETIRED,
+                                    .has_score = m->has_score,
+                                    .id = m->id,
+                                    .iteration = m->iteration,
+                                    .wall_ns = m->wall_ns,
+                                    .score = m->score,
+                                    .tensors_off = MANTA__SLOT_META,
+                                    .tensors_len = tensors_len,
+                                    .value_off = MANTA__SLOT_META + tensors_len,
+                                    .value_len = value_len,
+                                    .capacity = capacity,
+                                    .world = m->world};
+}
+
+manta_status manta__checkpoint_to_slot(int dir, void (*tick)(void *ctx), void *ctx, int *slot_out,
+                                       manta_error *err)
+{
+  struct manta__manifest m;
+  struct manta__slot_meta meta;
+  MANTA_TRY(manta__ckdir_manifest(dir, &m, err));
+  const struct manta__manifest_file *tensors = file_of(&m, MANTA__CKPT_TENSORS),
+                                    *value = file_of(&m, MANTA__CKPT_VALUE);
+  if (!tensors || !value)
+    return manta_error_set(err, MANTA_ECORRUPT, "the manifest does not name all files");
+  uint64_t bytes = (MANTA__SLOT_META + tensors->bytes + value->bytes + 4095) / 4096 * 4096;
+  struct copy c = {.dir = dir, .to = -1, .tick = tick, .ctx = ctx};
+  MANTA_TRY(manta__shm_create("manta-ckpt", bytes, &c.to, err));
+  describe_slot(&meta, &m, tensors->bytes, value->bytes, bytes);
+  manta_status st = copy_file(&c, tensors, meta.tensors_off, err);
+  if (st == MANTA_OK)
+    st = copy_file(&c, value, meta.value_off, err);
+  if (st == MANTA_OK && pwrite(c.to, &meta, sizeof meta, 0) != (ssize_t)sizeof meta)
+    st = manta_error_set(err, MANTA_EIO, "write to a slot: %m");
+  if (st < 0)
+    close(c.to);
+  else
+    *slot_out = c.to;
   return st;
 }
 

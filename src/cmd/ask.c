@@ -198,10 +198,14 @@ static bool same_directory(const char *a, const char *b)
 bool manta__live_find(const manta_value *ps, const char *path, struct manta__live *out)
 {
   struct manta__live_at at = {0};
-  while (manta__live_next(ps, &at, out))
-    if (out->path[0] && same_directory(out->path, path))
-      return true;
-  return false;
+  struct manta__live one;
+  bool found = false;
+  while ((!found || out->driver == 0) && manta__live_next(ps, &at, &one))
+    if (one.path[0] && same_directory(one.path, path)) {
+      *out = one;
+      found = true;
+    }
+  return found;
 }
 
 // --- Processes -----------------------------------------------------------------------------------

@@ -11,9 +11,10 @@
 #include <manta/value.h>
 
 /* What every agent answers to "ps": a list of {agent, driver, runs: [{path, attempt, world,
- * workers: [{rank, pid, state}, …]}, …]}; driver is -1 once it is gone. Sockets that nobody
- * listens on any more are removed; an agent that does not answer in time is passed over, with a
- * warning unless `quiet`. */
+ * workers: [{rank, pid, state}, …]}, …]}; driver is -1 once it is gone, and 0 if it is on another
+ * host; a worker on another host has the name of that in `host`. Sockets that nobody listens on any
+ * more are removed; an agent that does not answer in time is passed over, with a warning unless
+ * `quiet`. */
 manta_status manta__ask_ps(manta_value *out, bool quiet, manta_error *err);
 /* The same of one agent: an empty list if it is gone. */
 manta_status manta__ask_agent(manta_value *out, pid_t agent, manta_error *err);
@@ -34,7 +35,8 @@ struct manta__live_at {
   size_t agent, run;
 };
 bool manta__live_next(const manta_value *ps, struct manta__live_at *at, struct manta__live *out);
-/* The run of this directory, however its path is spelled. */
+/* The run of this directory, however its path is spelled; of several agents the one whose driver is
+ * on this host. */
 bool manta__live_find(const manta_value *ps, const char *path, struct manta__live *out);
 
 /* Is `pid` that process, or a descendant of it? */

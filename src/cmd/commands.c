@@ -6,11 +6,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <manta/manta.h>
 
 #include "cmd/doctor.h"
 #include "cmd/format.h"
+#include "group/bridge.h"
 
 #define JSON                                                                                       \
   {                                                                                                \
@@ -39,6 +41,20 @@ static const struct manta__option ps_options[] = {
     JSON, {'v', "verbose", NULL, "also the pids of agent and workers"}, {0}};
 static const struct manta__option kill_options[] = {
     {0, "now", NULL, "kill the program at once instead of asking it to end the run"}, {0}};
+static const struct manta__option agent_options[] = {
+    {0, "stdio", NULL, "speak with the driver over standard input and output"}, {0}};
+static const struct manta__option bench_options[] = {
+    {'n', "workers", "N", "number of workers (the CPUs, at least 2)"},
+    {0, "op", "OP", "the collective (allreduce)"},
+    {0, "type", "TYPE", "of the elements: f32 (default), bf16, f64, i32 ..."},
+    {0, "from", "BYTES", "smallest size (4)"},
+    {0, "to", "BYTES", "largest size (1G)"},
+    {0, "factor", "N", "from one size to the next (4)"},
+    {0, "ms", "MS", "how long each size is measured (300)"},
+    {0, "private", NULL, "buffers of the workers' own instead of manta_shm_alloc's"},
+    {0, "pin", NULL, "pin every worker to cores of its own"},
+    JSON,
+    {0}};
 static const struct manta__option ckpt_options[] = {
     JSON,
     {0, "to", "FILE", "export: the tensors, as FILE.safetensors"},
@@ -72,6 +88,15 @@ const struct manta__command manta__commands[] = {
      "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
      "without one verify takes all.\n" RUN_IS,
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
+    {"agent", "", "run workers here for a driver on another host",
+     "It is what the command of a host must end in, as in `ssh host manta agent --stdio`; a\n"
+     "driver starts it, people have no use for it. It ends when its input does.\n",
+     agent_options, 0, 0, false, manta__cmd_agent},
+    {"bench", "comm", "measure the collectives on this host",
+     "Prints a line per size. OP is allreduce, reduce, broadcast, allgather, reduce_scatter,\n"
+     "alltoall, gather, scatter or sendrecv; TYPE f16, bf16, f32, f64, i8 to i64 or u8 to u64.\n"
+     "Sizes may end in K, M or G.\n",
+     bench_options, 1, 1, false, manta__cmd_bench},
     {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
     {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},
     {"help", "[COMMAND]", "show this list, or how a command is used", NULL, none, 0, 1, false,
@@ -123,7 +148,7 @@ static const char *other_name(const char *name)
   static const char *const words[][2] = {
       {"list", "ps"},     {"ls", "ps"},           {"stop", "kill"},       {"start", "run"},
       {"log", "logs"},    {"checkpoint", "ckpt"}, {"continue", "resume"}, {"checkpoints", "ckpt"},
-      {"info", "doctor"}, {"top", "ps"}};
+      {"info", "doctor"}, {"benchmark", "bench"}, {"top", "ps"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i][0], name))
       return words[i][1];
@@ -182,6 +207,15 @@ void manta__help_all(void)
 }
 
 // --- The small ones ------------------------------------------------------------------------------
+
+int manta__cmd_agent(const struct manta__args *a)
+{
+  if (manta__args_has(a, "stdio") && !isatty(STDIN_FILENO))
+    return manta__bridge_far_main();
+  manta__say("an agent is started by a driver, as `manta agent --stdio` with a pipe\n"
+             "hint: hosts in manta_trainer_config, or MANTA_HOSTS");
+  return MANTA__EXIT_USAGE;
+}
 
 int manta__cmd_doctor(const struct manta__args *a)
 {

@@ -16,6 +16,8 @@ int manta__cmd_kill(const struct manta__args *a);
 int manta__cmd_resize(const struct manta__args *a);
 int manta__cmd_notice(const struct manta__args *a);
 int manta__cmd_ckpt(const struct manta__args *a);
+int manta__cmd_agent(const struct manta__args *a);
+int manta__cmd_bench(const struct manta__args *a);
 int manta__cmd_doctor(const struct manta__args *a);
 int manta__cmd_version(const struct manta__args *a);
 int manta__cmd_help(const struct manta__args *a);

@@ -9,24 +9,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <manta/manta.h>
+
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "group/agent.h"
+#include "group/bridge.h"
 #include "group/proto.h"
 #include "group/writer.h"
 
+// The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
+static bool has_role(const char *role)
+{
+  return !strcmp(role, "agent") || !strcmp(role, "bridge") || !strcmp(role, "writer");
+}
+
 static int play_role(const char *role, char **argv)
 {
-  bool agent = !strcmp(role, "agent"), writer = !strcmp(role, "writer");
+  bool agent = !strcmp(role, "agent");
   unsetenv(MANTA__ROLE_ENV);
   fcntl(MANTA__ROLE_CONN_FD, F_SETFD, FD_CLOEXEC);
   if (agent)
     return manta__agent_main(MANTA__ROLE_CONN_FD, argv);
+  if (!strcmp(role, "bridge"))
+    return manta__bridge_near_main(MANTA__ROLE_CONN_FD, argv);
   fcntl(MANTA__ROLE_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
-  if (writer)
-    return manta__writer_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv);
-  fprintf(stderr, "manta: unknown role in %s\n", MANTA__ROLE_ENV);
-  return 64;
+  return manta__writer_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv);
 }
 
 static bool is_help(const char *word)
@@ -88,8 +96,10 @@ static int flush(int code)
 int main(int argc, char **argv)
 {
   const char *role = getenv(MANTA__ROLE_ENV);
-  if (role)
+  if (role && has_role(role))
     return play_role(role, argv);
+  if (manta_init(&argc, &argv) < 0)
+    return 64;
   if (argc < 2) {
     manta__help_all();
     return flush(MANTA__EXIT_USAGE);

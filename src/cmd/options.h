@@ -20,7 +20,7 @@ enum manta__exit {
   MANTA__EXIT_SIGNAL = 128    /* plus the number of the signal that ended the program */
 };
 
-#define MANTA__OPTIONS_MAX 8 /* of one command */
+#define MANTA__OPTIONS_MAX 12 /* of one command */
 
 /* A row {0} ends the list. */
 struct manta__option {

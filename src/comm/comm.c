@@ -4,14 +4,81 @@
  */
 #include "comm/comm.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "comm/hosts.h"
 #include "comm/reduce.h"
 
 // --- making -------------------------------------------------------------------------------------
 
+bool manta__comm_is_here(const struct manta__fabric *f, int run)
+{
+  const struct manta__span *s = f->host.span;
+  return !s || s->host[run] == s->host[s->rank];
+}
+
+// The ranks of the group that are on this host, by their places on it. Their number; ours in *own.
+static int find_here(const struct manta__fabric *f, int rank, int size, const int *run, int *place,
+                     int *own)
+{
+  int n = 0;
+  for (int r = 0; r < size; r++) {
+    if (!manta__comm_is_here(f, run[r]))
+      continue;
+    *own = r == rank ? n : *own;
+    for (place[n] = 0; f->here[place[n]] != run[r];)
+      place[n]++;
+    n++;
+  }
+  return n;
+}
+
+static manta_status make_hosts(manta_comm *c, uint32_t group, manta_error *err)
+{
+  const struct manta__span *s = c->fabric->host.span;
+  int *host = manta__calloc((size_t)c->size, sizeof *host);
+  struct manta__hosts *h = manta__calloc(1, sizeof *h);
+  for (int r = 0; host && r < c->size; r++)
+    host[r] = s->host[c->run[r]];
+  struct manta__hosts_config cfg = {.wire = s->wire,
+                                    .team = &c->team,
+                                    .rank = c->rank,
+                                    .size = c->size,
+                                    .world = c->run,
+                                    .host = host,
+                                    .group = group};
+  manta_status st = host && h ? manta__hosts_init(h, &cfg, err)
+                              : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
+  manta__free(host);
+  if (st < 0)
+    manta__free(h);
+  else
+    c->hosts = h;
+  return st;
+}
+
+static manta_status fill_comm(manta_comm *c, uint64_t at, const int *run, uint32_t group,
+                              manta_error *err)
+{
+  int own = 0, *place = manta__calloc((size_t)c->size, sizeof *place);
+  c->run = manta__calloc((size_t)c->size, sizeof *c->run);
+  if (!place || !c->run) {
+    manta__free(place);
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
+  }
+  memcpy(c->run, run, (size_t)c->size * sizeof *run);
+  int n = find_here(c->fabric, c->rank, c->size, run, place, &own);
+  manta_status st = manta__team_init(&c->team, c->fabric, at, own, n, place, err);
+  if (st == MANTA_OK && n < c->size)
+    st = make_hosts(c, group, err);
+  manta__free(place);
+  return st;
+}
+
 manta_status manta__comm_make(manta_comm **out, struct manta__fabric *f, uint64_t at, int rank,
-                              int size, const int *world, manta_error *err)
+                              int size, const int *run, uint32_t group, manta_error *err)
 {
   manta_comm *c = manta__calloc(1, sizeof *c);
   if (!c)
@@ -22,7 +89,7 @@ manta_status manta__comm_make(manta_comm **out, struct manta__fabric *f, uint64_
   manta__lane_init(&c->lane);
   manta_status st = manta__mover_init(&c->mover, size, err);
   if (st == MANTA_OK)
-    st = manta__team_init(&c->team, f, at, rank, size, world, err);
+    st = fill_comm(c, at, run, group, err);
   c->next = f->comms;
   f->comms = c;
   if (st < 0) {
@@ -43,10 +110,22 @@ void manta__comm_end(manta_comm *c)
     }
   manta__lane_fini(&c->lane);
   manta__mover_fini(c);
+  manta__comm_gpu_end(c);
+  if (c->hosts)
+    manta__hosts_fini(c->hosts);
   manta__team_fini(&c->team);
   while (c->all)
     manta__work_free(c->all);
+  manta__free(c->hosts);
+  manta__free(c->run);
   manta__free(c);
+}
+
+static void be_the_world(manta_comm *c, const struct manta__comm_host *host)
+{
+  c->world = true;
+  c->rebuild = host->rebuild;
+  c->ctx = host->ctx;
 }
 
 manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host *host,
@@ -54,23 +133,48 @@ manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host 
 {
   struct manta__fabric *f;
   MANTA_TRY(manta__fabric_create(&f, host, err));
-  int *world = manta__calloc((size_t)host->size, sizeof *world);
-  for (int r = 0; world && r < host->size; r++)
-    world[r] = r;
-  manta_status st = world ? manta__comm_make(out, f, 0, host->rank, host->size, world, err)
-                          : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
-  manta__free(world);
+  int rank = host->span ? host->span->rank : host->rank;
+  int size = host->span ? host->span->size : host->size;
+  int *run = manta__calloc((size_t)size, sizeof *run);
+  for (int r = 0; run && r < size; r++)
+    run[r] = r;
+  manta_status st = run ? manta__comm_make(out, f, 0, rank, size, run, 0, err)
+                        : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
+  manta__free(run);
   if (st < 0)
     manta__fabric_destroy(f);
   else
-    (*out)->world = true;
+    be_the_world(*out, host);
   return st;
+}
+
+manta_comm *manta__comm_create_failed(const struct manta__comm_host *host, int rank, int size,
+                                      const manta_error *why)
+{
+  manta_comm *c = manta__calloc(1, sizeof *c);
+  manta_error *copy = manta__malloc(sizeof *copy);
+  if (!c || !copy) {
+    manta__free(c);
+    manta__free(copy);
+    return NULL;
+  }
+  *copy = *why;
+  c->rank = rank;
+  c->size = size;
+  be_the_world(c, host);
+  c->failed = copy;
+  return c;
 }
 
 void manta__comm_destroy(manta_comm *c)
 {
   if (!c)
     return;
+  if (c->failed) {
+    manta__free(c->failed);
+    manta__free(c);
+    return;
+  }
   struct manta__fabric *f = c->fabric;
   for (manta_comm *i = f->comms; i; i = i->next)
     manta__team_quit(&i->team);
@@ -89,6 +193,23 @@ int manta_comm_size(const manta_comm *c)
   return c->size;
 }
 
+manta_status manta_comm_agree(manta_comm *c, int64_t *value, manta_error *err)
+{
+  MANTA_TRY(manta__comm_usable(c, err));
+  const struct manta__comm_host *h = &c->fabric->host;
+  int64_t ns = c->team.timeout_ns;
+  if (!c->world || !h->agree)
+    return manta_error_set(err, MANTA_EINVAL, "only all ranks of a run can agree");
+  return h->agree(h->ctx, value, ns < 0 ? MANTA__NEVER : manta__now() + ns, err);
+}
+
+manta_status manta_comm_rebuild(manta_comm **c, manta_error *err)
+{
+  if (!*c || !(*c)->world || !(*c)->rebuild)
+    return manta_error_set(err, MANTA_EINVAL, "only the communicator of a run can be rebuilt");
+  return (*c)->rebuild((*c)->ctx, c, err);
+}
+
 void manta_comm_set_timeout(manta_comm *c, double seconds)
 {
   c->team.timeout_ns = seconds >= 0 && seconds < 3e8 ? (int64_t)(seconds * 1e9) : -1;
@@ -98,7 +219,16 @@ void manta_comm_set_timeout(manta_comm *c, double seconds)
 
 manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_error *err)
 {
-  return manta__team_run(&c->team, t, err);
+  int gpu;
+  MANTA_TRY(manta__team_ready(&c->team, t->call, c->team.gone, err));
+  if (manta__comm_gpu_task(t, &gpu))
+    return manta__comm_gpu_run(c, t, gpu, err);
+  return manta__comm_run_host(c, t, err);
+}
+
+manta_status manta__comm_run_host(manta_comm *c, const struct manta__task *t, manta_error *err)
+{
+  return c->hosts ? manta__hosts_run(c->hosts, t, err) : manta__team_run(&c->team, t, err);
 }
 
 static bool reduces(enum manta__call call)
@@ -106,8 +236,18 @@ static bool reduces(enum manta__call call)
   return call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
 }
 
+manta_status manta__comm_usable(const manta_comm *c, manta_error *err)
+{
+  if (!c)
+    return manta_error_set(err, MANTA_EINVAL, "no communicator");
+  if (c->failed && err)
+    *err = *c->failed;
+  return c->failed ? c->failed->status : MANTA_OK;
+}
+
 static manta_status check(const manta_comm *c, const struct manta__task *t, manta_error *err)
 {
+  MANTA_TRY(manta__comm_usable(c, err));
   if (manta_dtype_bytes(t->type) == 0 || t->count > SIZE_MAX / 16 / (size_t)c->size)
     return manta_error_set(err, MANTA_EINVAL, "%s: %zu elements of type %s",
                            manta__call_name(t->call), t->count, manta_dtype_name(t->type));
@@ -130,7 +270,9 @@ static manta_status submit(manta_comm *c, const struct manta__task *t, manta_wor
   if (work)
     *work = NULL;
   MANTA_TRY(check(c, t, err));
-  if (t->call >= MANTA__CALL_SEND)
+  int gpu;
+  if (t->call >= MANTA__CALL_SEND &&
+      !manta__comm_gpu_task(t, &gpu)) // a GPU takes all in their turn
     return work ? manta__mover_start(c, t, work, err) : manta__mover_run(c, t, err);
   if (work)
     return manta__lane_start(c, t, work, err);

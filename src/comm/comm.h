@@ -12,6 +12,8 @@
  * team.c   phases, waiting               shared.c collectives of a team
  * pair.c   bytes from one rank to another mover.c  sends and receives in flight
  * heap.c   memory that others can read   split.c  groups
+ * hosts*.c groups that span hosts        net.c    messages between them
+ * gpu.c    tasks on device memory
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H
@@ -40,6 +42,7 @@ struct manta_work {
   manta_work *next; /* in its lane, or among the moves */
   manta_work *prev_all, *next_all;
   struct manta__task task;
+  bool moves; /* in the mover, not in the lane */
   struct manta__move move;
   _Atomic bool done;
   manta_status status;
@@ -69,14 +72,28 @@ struct manta__mover {
   uint32_t *seen, round; /* [2][size]: channels that have somebody in front in this round */
 };
 
+/* Where device memory goes; made when some is first seen. */
+struct manta__comm_gpu {
+  const struct manta__device_ops *ops;
+  struct manta__device *device;
+  int index;
+  void *stream; /* the caller's, or NULL */
+};
+
 struct manta_comm {
   struct manta__fabric *fabric;
   manta_comm *next; /* of the fabric's */
   int rank, size;
+  int *run; /* [size]: ranks in the run */
   bool world;
-  struct manta__team team;
+  manta_error *failed; /* it could not be made: what every call gives; else NULL */
+  manta_status (*rebuild)(void *ctx, manta_comm **out, manta_error *err); /* of its host */
+  void *ctx;
+  struct manta__team team;    /* those on this host */
+  struct manta__hosts *hosts; /* NULL: these are all */
   struct manta__lane lane;
   struct manta__mover mover;
+  struct manta__comm_gpu gpu;
   manta_work *all; /* not waited for yet */
 };
 
@@ -85,16 +102,34 @@ size_t manta__comm_segment(int size, uint64_t region);
 /* The communicator of all ranks. The segment must be all zeros and the same for all ranks. */
 manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host *host,
                                 manta_error *err);
+/* One whose calls all give this error. NULL: no memory. */
+manta_comm *manta__comm_create_failed(const struct manta__comm_host *host, int rank, int size,
+                                      const manta_error *why);
+/* MANTA_OK, or why it can't be used. */
+manta_status manta__comm_usable(const manta_comm *c, manta_error *err);
 /* Tells the others that we left, ends what is in flight, and frees this communicator and all that
  * were split from it. NULL is fine. */
 void manta__comm_destroy(manta_comm *c);
 
 /* --- comm.c --- */
+/* A group of `size` ranks, run[r] being their ranks in the run; its team lies at `at`. */
 manta_status manta__comm_make(manta_comm **out, struct manta__fabric *f, uint64_t at, int rank,
-                              int size, const int *world, manta_error *err);
+                              int size, const int *run, uint32_t group, manta_error *err);
+/* Whether a rank of the run is on this host. */
+bool manta__comm_is_here(const struct manta__fabric *f, int run);
+/* A collective in host memory. */
+manta_status manta__comm_run_host(manta_comm *c, const struct manta__task *t, manta_error *err);
 void manta__comm_end(manta_comm *c);
 /* Runs a collective on this thread. */
 manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_error *err);
+
+/* --- gpu.c --- */
+
+/* Whether its buffers are device memory, and of which GPU. */
+bool manta__comm_gpu_task(const struct manta__task *t, int *gpu);
+manta_status manta__comm_gpu_run(manta_comm *c, const struct manta__task *t, int gpu,
+                                 manta_error *err);
+void manta__comm_gpu_end(manta_comm *c);
 
 /* --- lane.c --- */
 void manta__lane_init(struct manta__lane *l);

@@ -29,21 +29,29 @@ size_t manta__comm_segment(int size, uint64_t region)
 manta_status manta__fabric_create(struct manta__fabric **out, const struct manta__comm_host *host,
                                   manta_error *err)
 {
+  const struct manta__span *span = host->span;
   struct manta__fabric *f = manta__calloc(1, sizeof *f);
+  int *here = manta__calloc((size_t)host->size, sizeof *here);
   void *base = NULL;
-  manta_status st = f ? manta__shm_map(host->heap_fd, &base, &f->bytes, err)
-                      : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
+  manta_status st = f && here ? manta__shm_map(host->heap_fd, &base, &f->bytes, err)
+                              : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   if (st == MANTA_OK && f->bytes < manta__team_bytes(host->size)) {
     manta__shm_unmap(base, f->bytes);
     st = manta_error_set(err, MANTA_EPROTO, "the shared segment is too small for %d ranks",
                          host->size);
   }
   if (st < 0) {
+    manta__free(here);
     manta__free(f);
     return st;
   }
   f->host = *host;
   f->base = base;
+  f->here = here;
+  for (int r = 0, n = 0; span ? r < span->size : r < host->size; r++)
+    if (!span || span->host[r] == span->host[span->rank])
+      here[n++] = r;
+  f->next_group = 1;
   f->heap_at = manta__team_bytes(host->size);
   f->region = ((f->bytes - f->heap_at) / (size_t)host->size) & ~(uint64_t)4095;
   pthread_mutex_init(&f->lock, NULL);
@@ -59,6 +67,7 @@ void manta__fabric_destroy(struct manta__fabric *f)
   }
   manta__shm_unmap(f->base, f->bytes);
   manta__free(f->block);
+  manta__free(f->here);
   pthread_mutex_destroy(&f->lock);
   manta__free(f);
 }
@@ -199,7 +208,8 @@ void manta__heap_give(struct manta__fabric *f, uint64_t at)
 
 manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err)
 {
-  uint64_t at;
+  uint64_t at = 0;
+  MANTA_TRY(manta__comm_usable(c, err));
   MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
   *out = c->fabric->base + at;
   return MANTA_OK;
@@ -209,16 +219,15 @@ manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_erro
 static bool may_be_in_use(const struct manta__fabric *f)
 {
   for (const manta_comm *c = f->comms; c; c = c->next)
-    if (atomic_load(&c->team.line[c->rank].gave_up))
+    if (atomic_load(&c->team.line[c->team.rank].gave_up))
       return true;
   return false;
 }
 
 void manta_shm_free(manta_comm *c, void *p)
 {
-  if (may_be_in_use(c->fabric))
-    return; // it stays taken until the attempt ends
-  uint64_t at = p ? manta__heap_place(c->fabric, p, 1) : MANTA__NOWHERE;
+  bool stays = !p || c->failed || may_be_in_use(c->fabric); // until the attempt ends
+  uint64_t at = stays ? MANTA__NOWHERE : manta__heap_place(c->fabric, p, 1);
   if (at != MANTA__NOWHERE)
     manta__heap_give(c->fabric, at);
 }

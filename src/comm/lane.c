@@ -151,7 +151,7 @@ manta_status manta_work_wait(manta_work *w, manta_error *err)
 {
   if (!w)
     return MANTA_OK;
-  if (w->task.call >= MANTA__CALL_SEND)
+  if (w->moves)
     manta__mover_wait(w->comm, w);
   else
     manta__lane_wait(&w->comm->lane, w);

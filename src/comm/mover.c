@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "comm/comm.h"
+#include "comm/hosts.h"
 #include "sys/thread.h"
 
 #define SPINS      2000
@@ -28,6 +29,7 @@ static void begin(manta_comm *c, manta_work *w)
   int64_t limit = c->team.timeout_ns;
   bool sends = t->call == MANTA__CALL_SEND;
   size_t bytes = t->count * manta_dtype_bytes(t->type);
+  w->moves = true;
   w->move = (struct manta__move){.sends = sends,
                                  .peer = t->root,
                                  .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
@@ -46,6 +48,25 @@ static void finish(manta_work *w, manta_status st)
   atomic_store_explicit(&w->done, true, memory_order_release);
 }
 
+static bool is_remote(const manta_comm *c, const manta_work *w)
+{
+  return c->hosts && c->hosts->host[w->move.peer] != c->hosts->me;
+}
+
+// A team knows its ranks by their places on the host.
+static bool step_one(manta_comm *c, manta_work *w, manta_status *st)
+{
+  if (!c->hosts)
+    return manta__pair_step(&c->team, &w->move, st, &w->err);
+  if (is_remote(c, w))
+    return manta__hosts_step(c->hosts, &w->move, st, &w->err);
+  int peer = w->move.peer;
+  w->move.peer = c->hosts->local[peer];
+  bool over = manta__pair_step(&c->team, &w->move, st, &w->err);
+  w->move.peer = peer;
+  return over;
+}
+
 // One step of each that is first in its channel. Called with the lock; true if one ended.
 static bool step_all(manta_comm *c)
 {
@@ -56,7 +77,7 @@ static bool step_all(manta_comm *c)
     manta_work *w = *p;
     uint32_t *seen = &m->seen[(size_t)w->move.peer * 2 + w->move.sends];
     manta_status st = MANTA_OK;
-    if (*seen == m->round || !manta__pair_step(&c->team, &w->move, &st, &w->err)) {
+    if (*seen == m->round || !step_one(c, w, &st)) {
       *seen = m->round;
       p = &w->next;
       continue;
@@ -98,6 +119,27 @@ static int64_t nearest(manta_comm *c)
   return by + 1;
 }
 
+static bool any_remote(manta_comm *c)
+{
+  bool any = false;
+  pthread_mutex_lock(&c->mover.lock);
+  for (manta_work *w = c->mover.first; w && !any; w = w->next)
+    any = is_remote(c, w);
+  pthread_mutex_unlock(&c->mover.lock);
+  return any;
+}
+
+// A ring of this host and a message of another can't be waited for at once: the wire waits only for
+// a few milliseconds.
+static void sleep_until(manta_comm *c, struct manta__bell *bell, uint32_t seen)
+{
+  int idle = c->hosts ? c->hosts->wire->spins : 0;
+  if (any_remote(c))
+    manta__wire_turn(c->hosts->wire, &idle);
+  else
+    manta__bell_wait(bell, seen, nearest(c));
+}
+
 // Sleeps until somebody rings, unless something could still be moved.
 static void doze(manta_comm *c, const manta_work *w)
 {
@@ -106,7 +148,7 @@ static void doze(manta_comm *c, const manta_work *w)
   atomic_thread_fence(memory_order_seq_cst);
   if (!step(c) && !(w && manta_work_test(w)) && !atomic_load(&c->mover.stop)) {
     manta__team_alive(&c->team, true);
-    manta__bell_wait(bell, seen, nearest(c));
+    sleep_until(c, bell, seen);
     manta__team_alive(&c->team, false);
   }
   manta__bell_done(bell);
@@ -145,7 +187,7 @@ void manta__mover_fini(manta_comm *c)
   struct manta__mover *m = &c->mover;
   // What was started ends first: our team has been told to quit, or the peer comes.
   for (manta_work *w = c->all; w; w = w->next_all)
-    if (w->task.call >= MANTA__CALL_SEND)
+    if (w->moves)
       manta__mover_wait(c, w);
   pthread_mutex_lock(&m->lock);
   atomic_store(&m->stop, true);
@@ -155,6 +197,9 @@ void manta__mover_fini(manta_comm *c)
     manta__team_ring(&c->team, c->team.rank);
     pthread_join(m->thread, NULL);
   }
+  for (manta_work *w = m->first; w; w = w->next)
+    if (is_remote(c, w))
+      manta__hosts_drop(c->hosts, &w->move);
   pthread_mutex_destroy(&m->lock);
   pthread_cond_destroy(&m->change);
   manta__free(m->seen);

@@ -156,14 +156,16 @@ static bool recv_step(struct manta__team *t, struct manta__move *m)
 
 static manta_status verdict(struct manta__team *t, const struct manta__move *m, manta_error *err)
 {
+  int peer = manta__team_label(t, m->peer);
   if (!m->sends && m->place != MANTA__NOWHERE)
     MANTA_TRY(manta__team_settle(t, m->peer, "recv", err));
   if (!m->wrong)
     return MANTA_OK;
   return manta_error_set(
       err, MANTA_EINVAL, "recv of %llu %s from rank %d, but rank %d sends %llu %s to rank %d",
-      (unsigned long long)m->count, manta_dtype_name((manta_dtype)m->type), m->peer, m->peer,
-      (unsigned long long)m->their_count, manta_dtype_name((manta_dtype)m->their_type), t->rank);
+      (unsigned long long)m->count, manta_dtype_name((manta_dtype)m->type), peer, peer,
+      (unsigned long long)m->their_count, manta_dtype_name((manta_dtype)m->their_type),
+      manta__team_label(t, t->rank));
 }
 
 bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status *st,

@@ -19,8 +19,7 @@
 #define PIECE MANTA__COMM_PIECE
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
-#define TIMED (2u << 10)       /* copies worth looking at the clock */
-#define RETRY 64               /* copies until the dearer way is tried again */
+#define LOOK  (1u << 20)       /* copied before the abort word is looked at */
 #define LARGE (16u << 10)      /* of the others: the same */
 
 struct transfer {
@@ -56,19 +55,18 @@ struct way { // how a call is done
 
 // --- the pattern --------------------------------------------------------------------------------
 
-// The next place of this size in everybody's staging buffer.
-static size_t next_slot(struct manta__team *t, size_t bytes)
+void manta__team_slot(struct manta__team *t, size_t bytes)
 {
   size_t need = (bytes + 63) & ~(size_t)63;
+  t->slot = MANTA__TINY_SLOT;
   if (bytes <= TINY)
-    return MANTA__TINY_SLOT;
+    return;
   if (!t->warm)
     manta__team_warm(t);
   if (t->ring - t->cursor < need)
     t->cursor = 0;
-  size_t at = t->cursor;
+  t->slot = t->cursor;
   t->cursor += need;
-  return at;
 }
 
 static size_t slot_bytes(const struct manta__team *t, const struct transfer *x, size_t len)
@@ -93,7 +91,8 @@ static manta_status pieces(struct manta__team *t, const struct transfer *x, cons
   for (size_t k = 0; k < count + AHEAD - 1; k++) {
     if (k < count) {
       size_t at = k * x->piece, len = piece_at(x, at);
-      t->slot = slot[k % AHEAD] = next_slot(t, slot_bytes(t, x, len));
+      manta__team_slot(t, slot_bytes(t, x, len));
+      slot[k % AHEAD] = t->slot;
       w->stage(t, x, at, len);
       manta__team_publish(t);
     }
@@ -143,15 +142,13 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct transfer
                                     manta_error *err);
 
 static manta_status go_on(struct manta__team *t, const struct transfer *x, const struct way *w,
-                          bool rides, manta_error *err)
+                          bool rides, bool *staged, manta_error *err)
 {
   enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
+  *staged = where != ALL_IN_HEAP;
   if (where == ALL_IN_HEAP) {
     MANTA_TRY(w->direct(t, x, err));
-    MANTA_TRY(manta__team_meet(t, err));
-    for (int r = 0; r < t->size; r++)
-      MANTA_TRY(manta__team_settle(t, r, manta__call_name(manta__team_desc(t, r)->call), err));
-    return MANTA_OK;
+    return manta__team_meet_settled(t, err);
   }
   if (rides && where == NONE_IN_HEAP) {
     if (x->bytes)
@@ -161,51 +158,68 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
   return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
 }
 
-// What is small and private rides with the description.
-static manta_status transfer(struct manta__team *t, const struct manta__desc *d,
-                             const struct transfer *x, const struct way *w, manta_error *err)
+// Class of a size, or -1 if it is too small to matter.
+static int stage_class(size_t bytes)
 {
-  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL);
+  int c = -1;
+  for (size_t n = bytes >> 12; n && c < MANTA__STAGE_SIZES - 1; n >>= 1)
+    c++;
+  return c;
+}
+
+// A call that was interrupted tells nothing: so one may at most double the cost.
+static void note_cost(struct manta__stager *s, int class, int64_t ns, size_t bytes)
+{
+  int64_t *cost = &s->cost[class][s->now], most = *cost * 2 + 1000;
+  int64_t now = ns * PIECE / (int64_t)bytes;
+  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
+  // Twice each way at first, then what is cheaper, and the other way once in a while.
+  unsigned n = ++s->count[class];
+  bool past = n < 4 ? n >= 2 : s->cost[class][1] < s->cost[class][0];
+  if (n == UINT8_MAX) {
+    past = !past;
+    s->count[class] = 4;
+  }
+  s->next = (uint16_t)((s->next & ~(1u << class)) | (unsigned)past << class);
+}
+
+// What is small and private rides with the description.
+static manta_status transfer(struct manta__team *t, struct manta__desc *d, const struct transfer *x,
+                             const struct way *w, manta_error *err)
+{
+  struct manta__stager *s = &t->stager;
+  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL), staged = false;
+  int class = stage_class(x->bytes);
+  int64_t began = class < 0 ? 0 : manta__now(), ns = 0;
+  s->now = class >= 0 && s->past >> class & 1;
   if (rides) {
-    t->slot = next_slot(t, slot_bytes(t, x, x->bytes));
+    manta__team_slot(t, slot_bytes(t, x, x->bytes));
     if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
       w->stage(t, x, 0, x->bytes);
+    ns = class < 0 ? 0 : manta__now() - began;
   }
+  d->past = s->next;
   manta_status st = manta__team_begin(t, d, err);
+  s->past = manta__team_desc(t, 0)->past;
+  began = class < 0 ? 0 : manta__now();
   if (st == MANTA_OK)
-    st = go_on(t, x, w, rides, err);
+    st = go_on(t, x, w, rides, &staged, err);
+  if (staged && class >= 0 && t->rank == 0)
+    note_cost(s, class, ns + manta__now() - began, x->bytes);
   t->turn++;
   return st;
 }
 
 // --- stages and takes ---------------------------------------------------------------------------
 
-// A copy that was interrupted tells nothing: so one may at most double the cost.
-static void note_cost(int64_t *cost, int64_t ns, size_t len)
-{
-  int64_t now = ns * PIECE / (int64_t)len;
-  int64_t most = *cost * 2 + 1000;
-  *cost = *cost == 0 ? now : (*cost * 3 + (now < most ? now : most)) / 4;
-}
-
 static void put(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t len)
 {
-  struct manta__stager *s = &t->stager;
-  if (len < TIMED) {
+  if (!t->stager.now) {
     memcpy(to, from, len);
     return;
   }
-  bool past = s->cost[0] > 2 * s->cost[1];
-  if (++s->count % RETRY == 0 || s->cost[past] == 0)
-    past = !past;
-  int64_t began = manta__now();
-  if (past) {
-    manta__copy_past(to, from, len);
-    manta__copy_fence();
-  } else {
-    memcpy(to, from, len);
-  }
-  note_cost(&s->cost[past], manta__now() - began, len);
+  manta__copy_past(to, from, len);
+  manta__copy_fence();
 }
 
 static void stage_own(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
@@ -285,8 +299,12 @@ static void take_from_root(struct manta__team *t, const struct transfer *x, size
 
 static void take_all(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
 {
-  for (int r = 0; r < t->size; r++)
-    memcpy(x->recv + (size_t)r * x->bytes + at, manta__team_staging(t, r), len);
+  for (int r = 0; r < t->size; r++) {
+    uint8_t *to = x->recv + (size_t)r * x->bytes + at;
+    const uint8_t *from = r == t->rank ? x->send + at : manta__team_staging(t, r);
+    if (to != from)
+      memcpy(to, from, len);
+  }
 }
 
 static void take_all_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
@@ -331,12 +349,36 @@ static uint8_t *recv_of(const struct manta__team *t, int rank)
   return t->fabric->base + manta__team_desc(t, rank)->recv_at;
 }
 
+// A direct way may take long: now and then it looks whether it is still of use.
+static bool aborted(const struct manta__team *t)
+{
+  return atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed) != 0;
+}
+
+static manta_status give_up(const struct manta__team *t, manta_error *err)
+{
+  atomic_store(&t->line[t->rank].gave_up, 1);
+  return t->fabric->host.check(t->fabric->host.ctx, err);
+}
+
+static manta_status fetch(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t bytes,
+                          manta_error *err)
+{
+  for (size_t at = 0; at < bytes; at += LOOK) {
+    if (aborted(t))
+      return give_up(t, err);
+    memcpy(to + at, from + at, bytes - at < LOOK ? bytes - at : LOOK);
+  }
+  return MANTA_OK;
+}
+
 // One after the other, each rank beginning with its neighbour: not all at the same buffer.
-static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip)
+static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip,
+                                 manta_error *err)
 {
   for (int i = 1; i < t->size; i++) {
     int r = (t->rank + i) % t->size;
-    memcpy(x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes);
+    MANTA_TRY(fetch(t, x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes, err));
   }
   uint8_t *own = x->recv + (size_t)t->rank * x->bytes;
   if (own != x->send + skip)
@@ -347,44 +389,47 @@ static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x
 static manta_status direct_broadcast(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  if (t->rank != x->root)
-    memcpy(x->recv, send_of(t, x->root), x->bytes);
-  return MANTA_OK;
+  return t->rank == x->root ? MANTA_OK : fetch(t, x->recv, send_of(t, x->root), x->bytes, err);
 }
 
 static manta_status direct_allgather(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  return fetch_blocks(t, x, 0);
+  return fetch_blocks(t, x, 0, err);
 }
 
 static manta_status direct_gather(struct manta__team *t, const struct transfer *x, manta_error *err)
 {
-  return t->rank == x->root ? fetch_blocks(t, x, 0) : MANTA_OK;
+  return t->rank == x->root ? fetch_blocks(t, x, 0, err) : MANTA_OK;
 }
 
 static manta_status direct_alltoall(struct manta__team *t, const struct transfer *x,
                                     manta_error *err)
 {
-  return fetch_blocks(t, x, (size_t)t->rank * x->bytes);
+  return fetch_blocks(t, x, (size_t)t->rank * x->bytes, err);
 }
 
 static manta_status direct_scatter(struct manta__team *t, const struct transfer *x,
                                    manta_error *err)
 {
   size_t skip = (size_t)t->rank * x->bytes;
-  if (t->rank != x->root || x->recv != x->send + skip)
-    memcpy(x->recv, send_of(t, x->root) + skip, x->bytes);
-  return MANTA_OK;
+  if (t->rank == x->root && x->recv == x->send + skip)
+    return MANTA_OK;
+  return fetch(t, x->recv, send_of(t, x->root) + skip, x->bytes, err);
 }
 
 static manta_status direct_reduce_scatter(struct manta__team *t, const struct transfer *x,
                                           manta_error *err)
 {
   size_t skip = (size_t)t->rank * x->bytes;
-  for (int r = 0; r < t->size; r++)
-    t->in[r] = r == t->rank ? x->send + skip : send_of(t, r) + skip;
-  manta__reduce(x->recv, t->in, t->size, x->bytes / x->size, x->type, x->op);
+  for (size_t at = 0; at < x->bytes; at += LOOK) {
+    size_t len = x->bytes - at < LOOK ? x->bytes - at : LOOK;
+    if (aborted(t))
+      return give_up(t, err);
+    for (int r = 0; r < t->size; r++)
+      t->in[r] = (r == t->rank ? x->send : send_of(t, r)) + skip + at;
+    manta__reduce(x->recv + at, t->in, t->size, len / x->size, x->type, x->op);
+  }
   return MANTA_OK;
 }
 
@@ -400,13 +445,15 @@ static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *t
 
 // Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
 static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
-                                 int last)
+                                 int last, manta_error *err)
 {
   _Alignas(64) uint8_t block[BLOCK];
   size_t from, to;
   slice(t, x->bytes, &from, &to);
   for (size_t at = from; at < to; at += BLOCK) {
     size_t len = to - at < BLOCK ? to - at : BLOCK;
+    if (aborted(t))
+      return give_up(t, err);
     for (int r = 0; r < t->size; r++)
       t->in[r] = send_of(t, r) + at;
     manta__reduce(block, t->in, t->size, len / x->size, x->type, x->op);
@@ -419,12 +466,12 @@ static manta_status reduce_slice(struct manta__team *t, const struct transfer *x
 static manta_status direct_allreduce(struct manta__team *t, const struct transfer *x,
                                      manta_error *err)
 {
-  return reduce_slice(t, x, 0, t->size - 1);
+  return reduce_slice(t, x, 0, t->size - 1, err);
 }
 
 static manta_status direct_reduce(struct manta__team *t, const struct transfer *x, manta_error *err)
 {
-  return reduce_slice(t, x, x->root, x->root);
+  return reduce_slice(t, x, x->root, x->root, err);
 }
 
 // With many ranks each reduces a part of the piece, and all copy the whole. Nobody reads what is
@@ -435,7 +482,7 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct transfer
   const size_t part = t->ring / 2;
   for (size_t at = 0; at < x->bytes; at += part) {
     size_t len = x->bytes - at < part ? x->bytes - at : part, from, to;
-    t->slot = next_slot(t, len);
+    manta__team_slot(t, len);
     stage_own(t, x, at, len);
     MANTA_TRY(manta__team_meet(t, err));
     slice(t, len, &from, &to);
@@ -520,12 +567,12 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
 }
 
 // Ragged counts must agree one by one: they decide how many pieces there are.
-static int32_t tell_apart(const size_t *counts, int n)
+int16_t manta__desc_root(const struct manta__task *task, int n)
 {
   uint64_t h = 0;
-  for (int r = 0; r < n; r++)
-    h = (h ^ counts[r]) * 0x9e3779b97f4a7c15;
-  return (int32_t)(h >> 33);
+  for (int r = 0; task->counts && r < n; r++)
+    h = (h ^ task->counts[r]) * 0x9e3779b97f4a7c15;
+  return (int16_t)(task->counts ? (int)(h >> 49) : task->root);
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
@@ -534,7 +581,7 @@ static struct manta__desc describe(const struct manta__team *t, const struct man
   struct manta__desc d = {.call = (uint8_t)task->call,
                           .type = (uint8_t)task->type,
                           .op = (uint8_t)task->op,
-                          .root = task->counts ? tell_apart(task->counts, t->size) : task->root,
+                          .root = manta__desc_root(task, t->size),
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};
@@ -551,7 +598,6 @@ manta_status manta__team_run(struct manta__team *t, const struct manta__task *ta
                              manta_error *err)
 {
   const struct way *w = &ways[task->call];
-  MANTA_TRY(manta__team_ready(t, task->call, t->gone, err));
   struct transfer x = make(t, task, w);
   struct manta__desc d = describe(t, task, &x, w);
   if (task->call != MANTA__CALL_BARRIER)

@@ -35,71 +35,114 @@ static int find_members(struct member *out, const struct wish *wish, int n, int3
   return count;
 }
 
-// Everybody tells a place; those of a group take the one of its first.
-static manta_status agree_on_place(manta_comm *c, const struct member *m, int n, uint64_t *all,
-                                   manta_error *err)
+struct offer { // of a rank: memory for the team of its host, and a number that no group of its has
+  uint64_t place, group;
+};
+
+// The first member of a new group on our host; how many are there in *n.
+static int first_here(const manta_comm *c, const struct member *m, int size, int *n)
 {
-  uint64_t at = MANTA__NOWHERE;
-  if (n > 0 && m[0].rank == c->rank)
-    manta__heap_take(c->fabric, manta__team_bytes(n), &at, NULL);
-  MANTA_TRY(manta_comm_allgather(c, &at, all, 1, MANTA_U64, err));
-  if (n > 0 && all[m[0].rank] == MANTA__NOWHERE)
-    return manta_error_set(err, MANTA_ENOMEM, "no shared memory for a group of %d ranks", n);
+  int first = -1;
+  *n = 0;
+  for (int i = 0; i < size; i++)
+    if (manta__comm_is_here(c->fabric, c->run[m[i].rank])) {
+      first = first < 0 ? m[i].rank : first;
+      ++*n;
+    }
+  return first;
+}
+
+// Whether member i is the first of its host.
+static bool starts_host(const manta_comm *c, const struct member *m, int i)
+{
+  const struct manta__span *s = c->fabric->host.span;
+  for (int k = 0; k < i; k++)
+    if (!s || s->host[c->run[m[k].rank]] == s->host[c->run[m[i].rank]])
+      return false;
+  return true;
+}
+
+// The first of a group on its host finds memory there; all take the same number for all groups.
+static manta_status agree(manta_comm *c, const struct member *m, int size, struct offer *all,
+                          struct offer *out, manta_error *err)
+{
+  struct manta__fabric *f = c->fabric;
+  int n, first = first_here(c, m, size, &n);
+  *out = (struct offer){.place = MANTA__NOWHERE, .group = f->next_group};
+  if (first == c->rank && n > 0)
+    manta__heap_take(f, manta__team_bytes(n), &out->place, NULL);
+  MANTA_TRY(manta_comm_allgather(c, out, all, 2, MANTA_U64, err));
+  for (int r = 0; r < c->size; r++)
+    out->group = all[r].group > out->group ? all[r].group : out->group;
+  f->next_group = (uint32_t)out->group + 1;
+  if (size == 0)
+    return MANTA_OK;
+  if (out->group > UINT16_MAX)
+    return manta_error_set(err, MANTA_ENOROOM, "more than %d groups", UINT16_MAX);
+  for (int i = 0; i < size; i++) // on any host: all of the group return alike
+    if (all[m[i].rank].place == MANTA__NOWHERE && starts_host(c, m, i))
+      return manta_error_set(err, MANTA_ENOMEM, "no shared memory for a group of %d ranks", size);
+  out->place = all[first].place;
   return MANTA_OK;
 }
 
-// The others have the group, or will: to them we left it.
-static void stay_out(manta_comm *c, const struct member *m, int n, uint64_t at, int rank)
+// The others have the group, or will: to those of our host we left it.
+static void stay_out(manta_comm *c, const struct member *m, uint64_t at)
 {
   struct manta__line *line = (struct manta__line *)(c->fabric->base + at);
-  atomic_store(&line[rank].left, 1);
-  for (int i = 0; i < n; i++)
-    manta__team_ring(&c->team, m[i].rank);
+  for (int i = 0; m[i].rank != c->rank; i++)
+    line += manta__comm_is_here(c->fabric, c->run[m[i].rank]);
+  atomic_store(&line->left, 1);
+  for (int r = 0; r < c->team.size; r++)
+    manta__team_ring(&c->team, r);
 }
 
-static manta_status make_group(manta_comm *c, const struct member *m, int n, uint64_t at,
+static manta_status make_group(manta_comm *c, const struct member *m, int n, const struct offer *at,
                                manta_comm **out, manta_error *err)
 {
-  int *world = manta__calloc((size_t)n, sizeof *world);
+  int *run = manta__calloc((size_t)n, sizeof *run);
   int rank = 0;
   for (int i = 0; i < n; i++) {
-    if (world)
-      world[i] = c->team.world[m[i].rank];
+    if (run)
+      run[i] = c->run[m[i].rank];
     rank = m[i].rank == c->rank ? i : rank;
   }
-  manta_status st = world ? manta__comm_make(out, c->fabric, at, rank, n, world, err)
-                          : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
-  manta__free(world);
+  manta_status st =
+      run ? manta__comm_make(out, c->fabric, at->place, rank, n, run, (uint32_t)at->group, err)
+          : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
+  manta__free(run);
   if (st == MANTA_OK)
     (*out)->team.timeout_ns = (int64_t)c->team.timeout_ns;
   else
-    stay_out(c, m, n, at, rank);
+    stay_out(c, m, at->place);
   return st;
 }
 
 static manta_status split(manta_comm *c, struct wish mine, struct wish *wish, struct member *m,
-                          uint64_t *place, manta_comm **out, manta_error *err)
+                          struct offer *offers, manta_comm **out, manta_error *err)
 {
+  struct offer at;
   MANTA_TRY(manta_comm_allgather(c, &mine, wish, 2, MANTA_I32, err));
   int n = mine.color < 0 ? 0 : find_members(m, wish, c->size, mine.color);
-  MANTA_TRY(agree_on_place(c, m, n, place, err));
-  return n == 0 ? MANTA_OK : make_group(c, m, n, place[m[0].rank], out, err);
+  MANTA_TRY(agree(c, m, n, offers, &at, err));
+  return n == 0 ? MANTA_OK : make_group(c, m, n, &at, out, err);
 }
 
 manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **out, manta_error *err)
 {
+  *out = NULL;
+  MANTA_TRY(manta__comm_usable(c, err));
   size_t n = (size_t)c->size;
   struct wish *wish = manta__calloc(n, sizeof *wish);
   struct member *m = manta__calloc(n, sizeof *m);
-  uint64_t *place = manta__calloc(n, sizeof *place);
-  *out = NULL;
+  struct offer *offers = manta__calloc(n, sizeof *offers);
   // A rank without memory would leave the others waiting: it takes part in nothing, and returns.
-  manta_status st = wish && m && place
-                        ? split(c, (struct wish){color, key}, wish, m, place, out, err)
+  manta_status st = wish && m && offers
+                        ? split(c, (struct wish){color, key}, wish, m, offers, out, err)
                         : manta_error_set(err, MANTA_ENOMEM, "no memory to split a communicator");
   manta__free(wish);
   manta__free(m);
-  manta__free(place);
+  manta__free(offers);
   return st;
 }
 
@@ -109,8 +152,8 @@ void manta_comm_free(manta_comm *c)
     return;
   struct manta__fabric *f = c->fabric;
   uint64_t at = (uint64_t)((uint8_t *)c->team.line - f->base);
-  bool first = c->rank == 0;
-  int n = c->size;
+  bool first = c->team.rank == 0;
+  int n = c->team.size;
   manta__comm_end(c);
   if (first)
     manta__heap_bury(f, at, n);

@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 
-#define SPINS       400 /* some 10 us, while every rank has a processor of its own */
-#define YIELD_NS    300000
+#define SPINS       400    /* some 10 us, while every rank has a processor of its own */
+#define YIELD_NS    300000 /* of a wait: then asleep */
+#define YIELDED_NS  500000 /* somebody had the processor who does not wait for us */
+#define SHUN        200    /* waits without yielding after that */
 #define RING_MAX    (64u << 10)
 #define RINGS_MAX   ((size_t)1 << 30)
 #define STAGING_MAX (2u << 20)   /* of one rank */
@@ -45,7 +48,7 @@ static size_t pairs_bytes(int n)
   return pages((size_t)n * (size_t)n * sizeof(struct manta__pair));
 }
 
-static size_t staging_bytes(int n)
+size_t manta__team_ring_size(int n)
 {
   size_t staging = STAGING_MAX;
   while (staging > STAGING_MIN && staging * (size_t)n > STAGING_ALL)
@@ -55,14 +58,8 @@ static size_t staging_bytes(int n)
 
 size_t manta__team_bytes(int n)
 {
-  return lines_bytes(n) + pairs_bytes(n) + (size_t)n * staging_bytes(n) + staging_bytes(n) / 2 +
-         (size_t)n * (size_t)n * ring_bytes(n);
-}
-
-static int processors(void)
-{
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return lines_bytes(n) + pairs_bytes(n) + (size_t)n * manta__team_ring_size(n) +
+         manta__team_ring_size(n) / 2 + (size_t)n * (size_t)n * ring_bytes(n);
 }
 
 manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, uint64_t at, int rank,
@@ -75,14 +72,14 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->line = (struct manta__line *)base;
   t->pair = (struct manta__pair *)(base + lines_bytes(size));
   t->staging = base + lines_bytes(size) + pairs_bytes(size);
-  t->ring = staging_bytes(size);
+  t->ring = manta__team_ring_size(size);
   t->result = t->staging + (size_t)size * t->ring;
   t->rings = t->result + t->ring / 2;
   t->ring_bytes = ring_bytes(size);
   t->timeout_ns = -1;
   t->gone = -1;
   t->by = MANTA__NEVER;
-  t->crowded = f->host.size > processors();
+  t->crowded = f->host.size > sysconf(_SC_NPROCESSORS_ONLN); // a rank may be pinned to one
   t->spins = t->crowded ? 1 : SPINS;
   t->world = manta__calloc((size_t)size, sizeof *t->world);
   t->in = manta__calloc((size_t)size, sizeof *t->in);
@@ -173,16 +170,19 @@ static const char *const names[] = {
 
 const char *manta__call_name(uint32_t call)
 {
+  call &= ~(uint32_t)MANTA__CALL_ON_GPU;
   return call < sizeof names / sizeof *names ? names[call] : "?";
 }
 
 // "rank 1", and in a group that was split also its rank in the run.
 static const char *tell_rank(char *buf, size_t size, const struct manta__team *t, int rank)
 {
-  if (t->world[rank] == rank)
-    snprintf(buf, size, "rank %d", rank);
+  int label = manta__team_label(t, rank);
+  int run = t->fabric->here[t->world[rank]];
+  if (run == label)
+    snprintf(buf, size, "rank %d", label);
   else
-    snprintf(buf, size, "rank %d (%d of the run)", rank, t->world[rank]);
+    snprintf(buf, size, "rank %d (%d of the run)", label, run);
   return buf;
 }
 
@@ -260,36 +260,46 @@ static bool sleep_for(struct manta__team *t, int rank, uint32_t phase)
   return reached(t, rank, phase);
 }
 
-// True if the phase came within the time for which it pays to stay awake.
-static bool stay_awake(struct manta__team *t, int rank, uint32_t phase, manta_status *st,
-                       manta_error *err)
+static bool spin_for(struct manta__team *t, int rank, uint32_t phase)
 {
   for (int i = 0; i < t->spins; i++) {
     if (reached(t, rank, phase))
       return true;
     relax();
-    if ((i & 63) == 63 && (*st = trouble(t, rank, phase, err)) < 0)
-      return false;
   }
-  // The rank that we wait for may want this very processor.
-  int64_t until = manta__now() + YIELD_NS;
-  for (int i = 1;; i++) {
+  return false;
+}
+
+// The rank that we wait for may want this very processor: yielding is then the shortest way. But a
+// program that computes keeps what it is given for milliseconds, and nobody wakes one who yielded:
+// then it is better to sleep, for a while.
+static bool yield_to(struct manta__team *t, int rank, uint32_t phase)
+{
+  int64_t began = manta__now(), before = began;
+  if (t->shun > 0) {
+    t->shun--;
+    return false;
+  }
+  do {
     sched_yield();
+    int64_t now = manta__now();
+    if (now - before > YIELDED_NS)
+      t->shun = SHUN;
+    before = now;
     if (reached(t, rank, phase))
       return true;
-    if (i % 8 == 0 && ((*st = trouble(t, rank, phase, err)) < 0 || manta__now() > until))
-      return false;
-  }
+  } while (t->shun == 0 && before - began < YIELD_NS);
+  return false;
 }
 
 static manta_status wait_for(struct manta__team *t, int rank, uint32_t phase, manta_error *err)
 {
-  manta_status st = MANTA_OK;
-  if (stay_awake(t, rank, phase, &st, err))
+  if (spin_for(t, rank, phase) || yield_to(t, rank, phase))
     return MANTA_OK;
-  while (st == MANTA_OK && !sleep_for(t, rank, phase))
-    st = trouble(t, rank, phase, err);
-  return st;
+  do
+    MANTA_TRY(trouble(t, rank, phase, err));
+  while (!sleep_for(t, rank, phase));
+  return MANTA_OK;
 }
 
 manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err)
@@ -306,22 +316,43 @@ manta_status manta__team_meet(struct manta__team *t, manta_error *err)
   return manta__team_wait(t, t->phase, err);
 }
 
+manta_status manta__team_meet_settled(struct manta__team *t, manta_error *err)
+{
+  MANTA_TRY(manta__team_meet(t, err));
+  for (int r = 0; r < t->size; r++)
+    MANTA_TRY(manta__team_settle(t, r, manta__call_name(manta__team_desc(t, t->rank)->call), err));
+  return MANTA_OK;
+}
+
 // --- descriptions -------------------------------------------------------------------------------
 
 static void tell_call(char *buf, size_t size, const struct manta__desc *d)
 {
   static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
-  bool reduces = d->call >= MANTA__CALL_ALLREDUCE && d->call <= MANTA__CALL_REDUCE_SCATTER;
-  snprintf(buf, size, "%s of %llu %s%s%s %s %d", manta__call_name(d->call),
-           (unsigned long long)d->count, manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
+  uint32_t call = d->call & ~(uint32_t)MANTA__CALL_ON_GPU;
+  bool reduces = call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
+  snprintf(buf, size, "%s%s of %llu %s%s%s %s %d", manta__call_name(call),
+           d->call == call ? "" : " on a GPU", (unsigned long long)d->count,
+           manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
            reduces && d->op < 5 ? ops[d->op] : "",
-           d->call == MANTA__CALL_ALLGATHERV ? "in parts" : "root", d->root);
+           call == MANTA__CALL_ALLGATHERV ? "in parts" : "root", d->root);
 }
 
-static bool same_call(const struct manta__desc *a, const struct manta__desc *b)
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b)
 {
   return a->call == b->call && a->type == b->type && a->op == b->op && a->root == b->root &&
          a->count == b->count;
+}
+
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err)
+{
+  char ours[96], theirs[96];
+  tell_call(ours, sizeof ours, a);
+  tell_call(theirs, sizeof theirs, b);
+  return manta_error_set(err, MANTA_EINVAL,
+                         "the ranks call different things: rank %d %s, rank %d %s", a_rank, ours,
+                         b_rank, theirs);
 }
 
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
@@ -336,15 +367,10 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
   MANTA_TRY(manta__team_wait(t, t->phase, err));
   for (int r = 0; r < t->size; r++) {
     const struct manta__desc *o = manta__team_desc(t, r);
-    if (same_call(o, d))
+    if (manta__desc_same(o, d))
       continue;
-    char ours[96], theirs[96];
     t->cursor = 0; // ours may have gone another way than theirs
-    tell_call(ours, sizeof ours, d);
-    tell_call(theirs, sizeof theirs, o);
-    return manta_error_set(err, MANTA_EINVAL,
-                           "the ranks call different things: rank %d %s, rank %d %s", t->rank, ours,
-                           r, theirs);
+    return manta__desc_differ(manta__team_label(t, t->rank), d, manta__team_label(t, r), o, err);
   }
   return MANTA_OK;
 }

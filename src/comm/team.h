@@ -29,9 +29,19 @@
 #define MANTA__COMM_TINY  (1u << 10)  /* up to here the data lie behind the description */
 #define MANTA__COMM_PIECE (64u << 10) /* goes through a staging buffer at once */
 
+struct manta__wire;
+
+/* A run on several hosts. */
+struct manta__span {
+  int rank, size;           /* of all */
+  const int *host;          /* [size]: any number that tells hosts apart */
+  struct manta__wire *wire; /* comm/net.h; its peers are the ranks of the run */
+};
+
 /* The host: who we are, the shared segment, the abort word, the bells. Borrowed. */
 struct manta__comm_host {
-  int rank, size;
+  int rank, size;                 /* of those of this host, in the order of their ranks */
+  const struct manta__span *span; /* NULL: these are all */
   int heap_fd;
   void *ctx;
   const _Atomic uint32_t *abort; /* not 0: check says why */
@@ -40,6 +50,10 @@ struct manta__comm_host {
   /* A sign of life; waits = true: the clock that looks for hangs stands still until the next
    * one. Only called on the user's own thread. */
   void (*alive)(void *ctx, bool waits);
+  /* For manta_comm_agree and manta_comm_rebuild; NULL: there is nobody to ask. The latter destroys
+   * the communicator. */
+  manta_status (*agree)(void *ctx, int64_t *value, int64_t by, manta_error *err);
+  manta_status (*rebuild)(void *ctx, manta_comm **out, manta_error *err);
 };
 
 struct manta__heap_block {
@@ -56,6 +70,8 @@ struct manta__fabric {
   uint64_t heap_at, region; /* rank r deals out [heap_at + r * region, … + region) */
   struct manta__heap_block *block;
   size_t blocks, block_cap;
+  int *here;                  /* [host.size]: rank in the run of each rank of this host */
+  uint32_t next_group;        /* above every group that we were in */
   manta_comm *comms;          /* the world's last */
   struct manta__grave *grave; /* memory of teams that some rank has not left yet */
 };
@@ -72,7 +88,8 @@ enum manta__call {
   MANTA__CALL_GATHER,
   MANTA__CALL_SCATTER,
   MANTA__CALL_SEND,
-  MANTA__CALL_RECV
+  MANTA__CALL_RECV,
+  MANTA__CALL_ON_GPU = 0x80 /* added in a description */
 };
 
 #define MANTA__NOWHERE   UINT64_MAX
@@ -81,8 +98,9 @@ enum manta__call {
 /* What a rank says of its call. */
 struct manta__desc {
   uint8_t call, type, op;
-  bool tangled; /* send and receive overlap: pieces must be staged before any is written */
-  int32_t root; /* allgatherv: a hash of its counts */
+  bool tangled;  /* send and receive overlap: pieces must be staged before any is written */
+  int16_t root;  /* allgatherv: a hash of its counts */
+  uint16_t past; /* of the first rank: see struct manta__stager; need not agree */
   uint64_t count;
   uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
 };
@@ -105,6 +123,8 @@ struct manta__pair { /* bytes on their way from one rank to another, in the segm
   _Alignas(128) _Atomic uint64_t taken;
 };
 
+struct manta__net_req;
+
 /* A send or a receive on its way. */
 struct manta__move {
   bool sends, headed, wrong;
@@ -116,20 +136,27 @@ struct manta__move {
   int64_t by;
   uint64_t their_count; /* of a send that differs */
   uint32_t their_type;
+  struct manta__net_req *req[2]; /* with another host: head and data, */
+  uint8_t *box;                  /* and what is under way besides the buffer */
 };
 
 /* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
- * run: to write lines that a far processor has read costs ten times as much as to write near ones,
- * and past the caches costs the same everywhere. So both are timed now and then. */
+ * run: lines that a far processor has read are dear to write, and what went past the caches is read
+ * from memory. So the first rank times whole calls, by size, tries the other way now and then, and
+ * tells the others with its description how the next one is to be done. */
+#define MANTA__STAGE_SIZES 16 /* from 4 KB on, by powers of two */
 struct manta__stager {
-  uint32_t count;
-  int64_t cost[2]; /* ns for 64 KB: plain, past the caches */
+  uint16_t past, next;                 /* by size: this call's way, and the next one's */
+  bool now;                            /* that of this call */
+  uint8_t count[MANTA__STAGE_SIZES];   /* calls timed */
+  int64_t cost[MANTA__STAGE_SIZES][2]; /* ns per 64 KB: through the caches, past them */
 };
 
 struct manta__team {
   struct manta__fabric *fabric;
   int rank, size;
-  int *world; /* rank of each in the run */
+  int *world;       /* place of each among the ranks of the host */
+  const int *label; /* rank of each in a group that spans hosts, for messages; NULL: as here */
   struct manta__line *line;
   struct manta__pair *pair; /* [to][from] */
   uint8_t *staging;         /* [rank][ring] */
@@ -148,6 +175,7 @@ struct manta__team {
   _Atomic bool quit;          /* we are leaving: waits end */
   int gone;                   /* a rank that left in the middle of a call, or -1 */
   int spins;                  /* before yielding and sleeping */
+  int shun;                   /* waits that do not yield */
   bool crowded;               /* more ranks than processors */
   const void **in;            /* n pointers, for reductions */
 };
@@ -187,6 +215,13 @@ manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int
  * memory may change. */
 manta_status manta__team_settle(struct manta__team *t, int rank, const char *call,
                                 manta_error *err);
+/* The last phase of a call that read the memory of all: meets, and settles with each. */
+manta_status manta__team_meet_settled(struct manta__team *t, manta_error *err);
+/* What messages call a rank: its rank in the group. */
+static inline int manta__team_label(const struct manta__team *t, int rank)
+{
+  return t->label ? t->label[rank] : rank;
+}
 void manta__team_ring(const struct manta__team *t, int rank);
 struct manta__bell *manta__team_bell(const struct manta__team *t);
 /* On the user's thread: a sign of life (see manta__comm_host). */
@@ -194,6 +229,16 @@ void manta__team_alive(const struct manta__team *t, bool waits);
 /* This thread is manta's own: it gives no signs of life. */
 void manta__team_background(void);
 const char *manta__call_name(uint32_t call);
+/* What a description has for a root in a group of n (shared.c). */
+int16_t manta__desc_root(const struct manta__task *task, int n);
+/* Whether two ranks call the same; and the message if they do not. */
+bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b);
+manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
+                                const struct manta__desc *b, manta_error *err);
+/* The next place of this size in everybody's staging buffer: now the current piece. */
+void manta__team_slot(struct manta__team *t, size_t bytes);
+/* Bytes of a staging buffer in a team of n. */
+size_t manta__team_ring_size(int n);
 /* The description of a rank in this turn, and its staging buffer for the current piece. */
 static inline const struct manta__desc *manta__team_desc(const struct manta__team *t, int rank)
 {

@@ -198,6 +198,7 @@ static void group_free(struct group *g)
   manta__fd_close(&g->logdir);
   manta__free(g->path);
   manta__free(g->best);
+  manta_value_fini(&g->elsewhere);
   manta__free(g);
 }
 
@@ -263,14 +264,36 @@ static void kill_workers(struct group *g, struct manta__msg *m)
   manta_value_fini(&v);
 }
 
+// "client port server port": where the host was reached, if SSH led here.
+static const char *own_address(char *buf, size_t size)
+{
+  const char *s = getenv("SSH_CONNECTION");
+  buf[0] = 0;
+  for (int i = 0; s && i < 2; i++)
+    s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL;
+  if (s)
+    snprintf(buf, size, "%.*s", (int)strcspn(s, " "), s);
+  return buf;
+}
+
 static void hello(struct agent *a, struct manta__msg *m)
 {
+  char address[64];
+  manta_value in = {0};
   a->wake_fd = manta__msg_take_fd(m, 0);
+  if (manta__msg_value(m, &in, NULL) == MANTA_OK)
+    a->wids = manta_value_as_int(manta_value_get(&in, "wids"), 0);
+  a->far = manta_value_as_bool(manta_value_get(&in, "far"), false);
+  const char *name = manta_value_as_string(manta_value_get(&in, "name"), a->host);
+  if (name != a->host)
+    snprintf(a->host, sizeof a->host, "%s", name);
+  manta_value_fini(&in);
   struct manta__ledger_totals t = {0};
   if (a->ledger)
     manta__ledger_totals(a->ledger, &t);
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
                             MANTA_KV_INT("pid", getpid()), MANTA_KV_STR("host", a->host),
+                            MANTA_KV_STR("address", own_address(address, sizeof address)),
                             MANTA_KV_REAL("cpus", t.cpus), MANTA_KV_REAL("gpus", t.gpus));
   struct manta__msg out = {.kind = MANTA__M_HELLO, .flags = MANTA__FRAME_REPLY, .call = m->call};
   agent_send_value(a->driver, &out, &v);
@@ -283,6 +306,8 @@ static void notice(struct agent *a)
       atomic_store(&g->ctl->notice, 1);
 }
 
+static void driver_lost(struct agent *a);
+
 static void on_driver_msg(struct link *l, struct manta__msg *m)
 {
   struct agent *a = l->owner;
@@ -294,9 +319,14 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     agent_program(a, m);
     return;
   }
+  if (m->kind == MANTA__M_LOST) {
+    driver_lost(a);
+    return;
+  }
+  // A request is answered also by an agent that has not heard of its trainer yet.
   struct group *g = agent_group(a, m->group,
-                                m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
-                                    m->kind == MANTA__M_ATTEMPT);
+                                m->call > 0 || m->kind == MANTA__M_RUN ||
+                                    m->kind == MANTA__M_SPAWN || m->kind == MANTA__M_ATTEMPT);
   if (!g)
     return;
   switch (m->kind) {
@@ -310,8 +340,7 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     agent_attempt(g, m);
     break;
   case MANTA__M_ABORT:
-    if (m->id.attempt == g->run.attempt)
-      agent_attempt_abort(g, MANTA__ABORT_STOP);
+    agent_attempt_end(g, m);
     break;
   case MANTA__M_KILL:
     kill_workers(g, m);
@@ -328,6 +357,13 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     break;
   case MANTA__M_DISBAND:
     disband(g);
+    break;
+  case MANTA__M_ELSEWHERE:
+    manta__msg_value(m, &g->elsewhere, NULL);
+    break;
+  case MANTA__M_STORED:
+  case MANTA__M_STOREFAIL:
+    agent_snap_written(g);
     break;
   case MANTA__M_GIVEN:
   case MANTA__M_AGREED:

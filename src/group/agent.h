@@ -8,7 +8,8 @@
  * (1) It never waits: everything is an event of its loop. Only the threads that watch lives
  *     block.
  * (2) It does no file I/O but the workers' logs; checkpoints are written by a child, the writer.
- * (3) When its driver is gone it ends the workers at once, lets the writer finish the newest
+ * (3) Behind a bridge (group/bridge.h) it has no run directory: logs and snapshots go over it.
+ * (4) When its driver is gone it ends the workers at once, lets the writer finish the newest
  *     snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
  * agent.c          the loop, the driver's messages, the end
@@ -60,6 +61,7 @@ struct zygote {
   uint64_t key; /* 0: unused */
   struct manta__exe exe;
   char **argv, **env;
+  char *why; /* it cannot be started, and why; NULL: it can */
   int cwd_fd;
   pid_t pid; /* 0: not running */
   int lifeline;
@@ -84,7 +86,8 @@ struct worker {
   pid_t pid;
   int pidfd, lifeline, ring_fd;
   enum worker_state state;
-  int rank; /* of this or the last attempt; -1: none yet */
+  int rank;  /* in the run, of this or the last attempt; -1: none yet */
+  int place; /* … and among those on this host: its cell */
   uint32_t attempt;
   struct zygote *zygote;
   pid_t zygote_pid; /* who reports its end; another zygote may have taken its place */
@@ -110,7 +113,7 @@ struct group {
   char *path;              /* run directory, "" before the first run */
   int rundir, logdir;      /* -1: no run */
   int64_t log_limit;
-  bool show_all;
+  bool show_all, lines_lost;
   int keep_last, keep_best;
   bool score_min;
   struct shared_ctl *shared;  /* the control segment of the attempt, with its watchers */
@@ -128,7 +131,8 @@ struct group {
   int best_count;
   struct manta__msg settle; /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;
-  int64_t weighed; /* largest slot that was held against the memory there is */
+  manta_value elsewhere; /* the run's workers on other hosts, as the driver tells it; a list */
+  int64_t weighed;       /* largest slot that was held against the memory there is */
 };
 
 struct agent {
@@ -138,6 +142,7 @@ struct agent {
   int driver_pidfd;
   uv_poll_t driver_poll;
   bool driver_lost;
+  bool far;    /* the driver is on another host, behind a bridge: no run directory, no writer */
   int wake_fd; /* eventfd of the driver's I/O thread, handed to workers */
   char host[256];
   manta__ledger *ledger;
@@ -203,6 +208,8 @@ void agent_spawn(struct group *g, struct manta__msg *m);
 void agent_probe(struct group *g, struct manta__msg *m);
 void agent_attempt_ready(struct worker *w);
 void agent_attempt_abort(struct group *g, uint32_t cause);
+/* The driver's word to end it, because of a rank on another host perhaps. */
+void agent_attempt_end(struct group *g, struct manta__msg *m);
 void agent_attempt_deaths(uv_async_t *h);
 void agent_attempt_leave(struct group *g); /* its control segment is no longer needed */
 
@@ -210,6 +217,8 @@ void agent_attempt_leave(struct group *g); /* its control segment is no longer n
 void agent_snap(struct worker *w, struct manta__msg *m);
 void agent_snap_worker_gone(struct worker *w);
 bool agent_snap_busy(const struct group *g);
+/* The bridge has had it written. */
+void agent_snap_written(struct group *g);
 void agent_snap_retire(struct group *g, int64_t wid, int slot);
 void agent_snap_driver_lost(struct group *g);
 bool agent_writer_exited(struct agent *a, pid_t pid, int status);

@@ -46,7 +46,7 @@ struct watch {
   struct agent *agent;
   struct shared_ctl *shared;
   int64_t wid;
-  int rank;
+  int rank, place;
 };
 
 static void *watch_life(void *arg)
@@ -55,10 +55,10 @@ static void *watch_life(void *arg)
   struct manta__ctl *ctl = w.shared->ctl;
   struct death d = {.wid = w.wid, .attempt = ctl->attempt};
   manta__free(arg);
-  d.died = manta__robust_hold(&ctl->cell[w.rank].life) == 1;
+  d.died = manta__robust_hold(&ctl->cell[w.place].life) == 1;
   if (d.died)
     manta__ctl_abort(ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
-  manta__robust_release(&ctl->cell[w.rank].life);
+  manta__robust_release(&ctl->cell[w.place].life);
   shared_unref(w.shared);
   pthread_mutex_lock(&w.agent->death_lock);
   if (w.agent->death_count < (int)(sizeof w.agent->deaths / sizeof *w.agent->deaths))
@@ -76,7 +76,7 @@ void agent_attempt_ready(struct worker *w)
   pthread_t thread;
   if (!k)
     return;
-  *k = (struct watch){g->agent, g->shared, w->wid, w->rank};
+  *k = (struct watch){g->agent, g->shared, w->wid, w->rank, w->place};
   atomic_fetch_add(&g->shared->refs, 1);
   pthread_attr_init(&at);
   pthread_attr_setstacksize(&at, WATCHER_STACK);
@@ -126,6 +126,20 @@ void agent_attempt_abort(struct group *g, uint32_t cause)
     manta__ctl_abort(g->ctl, cause);
 }
 
+void agent_attempt_end(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  if (m->id.attempt != g->run.attempt || !g->ctl || manta__msg_value(m, &v, NULL) < 0)
+    return;
+  int64_t rank = manta_value_as_int(manta_value_get(&v, "rank"), -1);
+  uint32_t cause = rank < 0 ? MANTA__ABORT_STOP : MANTA__ABORT_RANK + (uint32_t)rank;
+  if (rank >= 0)
+    manta__ctl_explain(g->ctl, cause, manta_value_as_string(manta_value_get(&v, "host"), "?"),
+                       manta_value_as_string(manta_value_get(&v, "cause"), "it died"));
+  manta__ctl_abort(g->ctl, cause);
+  manta_value_fini(&v);
+}
+
 void agent_attempt_leave(struct group *g)
 {
   for (struct worker *w = g->workers; w; w = w->next)
@@ -150,7 +164,8 @@ static manta_status make_ctl(struct group *g, int world, manta_error *err)
   struct shared_ctl *s = manta__calloc(1, sizeof *s);
   if (!s)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a control segment");
-  manta_status st = manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, err);
+  manta_status st =
+      manta__ctl_create(&g->ctl_fd, g->run.run, g->run.attempt, world, g->agent->host, err);
   if (st == MANTA_OK)
     st = manta__ctl_map(&s->ctl, &s->bytes, g->ctl_fd, err);
   if (st == MANTA_OK)
@@ -170,7 +185,7 @@ static manta_status make_ctl(struct group *g, int world, manta_error *err)
 
 static void look_at(struct group *g, struct worker *w, int64_t now)
 {
-  struct manta__cell *c = &g->ctl->cell[w->rank];
+  struct manta__cell *c = &g->ctl->cell[w->place];
   if (w->state != WORKER_RUNNING || !atomic_load(&c->running) || atomic_load(&c->stalled))
     return;
   double silent = (double)(now - atomic_load(&c->beat_ns)) * 1e-9;
@@ -222,6 +237,10 @@ struct plan {
   uint64_t key;
   int count, min, must; /* must: the host as a whole has to have room for so many */
   struct manta__request rq;
+  const manta_value *wids;  /* who takes part, by rank; NULL: we choose */
+  int first, world, node;   /* of several hosts: our first rank, all ranks, which host */
+  const manta_value *hosts; /* … and what they are called; NULL: there is only ours */
+  int job_fd, ckpt_fd;
 };
 
 static void read_plan(struct plan *p, const manta_value *v)
@@ -234,14 +253,24 @@ static void read_plan(struct plan *p, const manta_value *v)
                             .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
                             .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
                             .gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0),
-                            .custom = manta_value_get(v, "resources")}};
+                            .custom = manta_value_get(v, "resources")},
+                     .wids = manta_value_get(v, "wids"),
+                     .first = (int)manta_value_as_int(manta_value_get(v, "first"), 0),
+                     .world = (int)manta_value_as_int(manta_value_get(v, "world"), 0),
+                     .node = (int)manta_value_as_int(manta_value_get(v, "node"), 0),
+                     .hosts = manta_value_get(v, "hosts")};
+}
+
+static bool usable(const struct worker *w)
+{
+  return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked && !w->cause[0];
 }
 
 static int idle_count(const struct group *g)
 {
   int n = 0;
   for (const struct worker *w = g->workers; w; w = w->next)
-    n += (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked && !w->cause[0];
+    n += usable(w);
   return n;
 }
 
@@ -304,12 +333,8 @@ static manta_status have_workers(struct group *g, const struct plan *p, manta_er
   MANTA_TRY(find_room(g, p, idle_count(g), &room, err));
   manta_status st = room ? start_workers(g, p->key, room, err) : MANTA_OK;
   // Half of them is an attempt too, if it is enough.
-  return st < 0 && idle_count(g) < p->min ? st : MANTA_OK;
-}
-
-static bool usable(const struct worker *w)
-{
-  return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked && !w->cause[0];
+  int idle = idle_count(g);
+  return st < 0 && (idle < p->min || idle == 0) ? st : MANTA_OK;
 }
 
 // Workers keep the rank they had if it is still there; the rest fill the gaps, in order of age.
@@ -345,18 +370,28 @@ static void close_gaps(struct worker **place, int count)
       place[to++] = place[r];
 }
 
-static void send_job(struct worker *w, int rank, int world, int job_fd, int ckpt_fd)
+static manta_status put_place(manta_value *v, const struct worker *w, const struct plan *p,
+                              int local_world)
 {
-  struct group *g = w->group;
   char mark[48];
   manta__orphans_mark(mark, sizeof mark, getpid(), w->wid);
+  manta_value head = MANTA_MAP(
+      MANTA_KV_INT("world", p->world ? p->world : local_world),
+      MANTA_KV_INT("local_rank", w->place), MANTA_KV_INT("local_world", local_world),
+      MANTA_KV_INT("node_rank", p->node), MANTA_KV_STR("mark", mark),
+      p->hosts ? MANTA_KV("hosts", *p->hosts) : MANTA_KV_STR("host", w->group->agent->host));
+  return manta_value_copy(v, &head);
+}
+
+static void send_job(struct worker *w, int place, int local_world, const struct plan *p)
+{
+  struct group *g = w->group;
   manta_value v = {0};
-  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
-                               MANTA_KV_INT("local_world", world), MANTA_KV_INT("node_rank", 0),
-                               MANTA_KV_STR("mark", mark));
-  const struct manta__share *s = &w->grant->shares[0];
-  if (manta_value_copy(&v, &head) < 0)
+  w->place = place;
+  w->rank = p->first + place;
+  if (put_place(&v, w, p, local_world) < 0)
     return;
+  const struct manta__share *s = &w->grant->shares[0];
   if (s->gpus && s->gpus[0])
     manta_value_put_string(&v, "gpus", s->gpus);
   if (s->cores) {
@@ -368,14 +403,13 @@ static void send_job(struct worker *w, int rank, int world, int job_fd, int ckpt
     }
     manta_value_put(&v, "cpus", &list);
   }
-  w->rank = rank;
   w->attempt = g->run.attempt;
   w->state = WORKER_RUNNING;
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = g->run,
-                         .fd = {g->ctl_fd, job_fd, g->heap_fd, ckpt_fd},
-                         .fds = ckpt_fd >= 0 ? 4 : 3};
-  m.id.rank = rank;
+                         .fd = {g->ctl_fd, p->job_fd, g->heap_fd, p->ckpt_fd},
+                         .fds = p->ckpt_fd >= 0 ? 4 : 3};
+  m.id.rank = w->rank;
   agent_send_value(w->link, &m, &v);
 }
 
@@ -405,10 +439,42 @@ static void tell_noroom(struct group *g, const manta_error *err)
                    &(struct manta__msg){.kind = MANTA__M_NOROOM, .group = g->id, .id = g->run}, &v);
 }
 
-static manta_status form(struct group *g, const struct plan *p, int job_fd, int ckpt_fd,
-                         manta_error *err)
+// Those that the driver has chosen. One that is gone meanwhile it knows to be lost.
+static int take_chosen(struct group *g, const struct plan *p, struct worker **place)
+{
+  int found = 0;
+  for (struct worker *w = g->workers; w; w = w->next) {
+    int at = -1;
+    for (int i = 0; i < p->count && at < 0; i++)
+      if (manta_value_as_int(manta_value_at(p->wids, (size_t)i), -1) == w->wid)
+        at = i;
+    if (at >= 0 && usable(w)) {
+      place[at] = w;
+      found++;
+    } else if (usable(w)) {
+      agent_worker_ask_exit(w);
+    }
+  }
+  return found;
+}
+
+static manta_status form_chosen(struct group *g, const struct plan *p, manta_error *err)
+{
+  struct worker *place[MANTA__LEDGER_MAX_WORKERS] = {0};
+  take_chosen(g, p, place);
+  MANTA_TRY(make_ctl(g, p->count, err));
+  g->world = p->count;
+  for (int r = 0; r < p->count; r++)
+    if (place[r])
+      send_job(place[r], r, p->count, p);
+  return MANTA_OK;
+}
+
+static manta_status form(struct group *g, const struct plan *p, manta_error *err)
 {
   struct worker *place[MANTA__LEDGER_MAX_WORKERS];
+  if (p->wids)
+    return form_chosen(g, p, err);
   MANTA_TRY(have_workers(g, p, err));
   int world = take_places(g, p->count, place);
   if (world < p->min || world == 0)
@@ -418,7 +484,7 @@ static manta_status form(struct group *g, const struct plan *p, int job_fd, int 
   MANTA_TRY(make_ctl(g, world, err));
   g->world = world;
   for (int r = 0; r < world; r++)
-    send_job(place[r], r, world, job_fd, ckpt_fd);
+    send_job(place[r], r, world, p);
   tell_formed(g, place, world);
   return MANTA_OK;
 }
@@ -437,13 +503,34 @@ void agent_attempt(struct group *g, struct manta__msg *m)
                       (int)manta_value_as_int(manta_value_get(&v, "retire_slot"), -1));
     if (p.count < 1 || p.count > MANTA__LEDGER_MAX_WORKERS)
       st = manta_error_set(&err, MANTA_EINVAL, "%d workers", p.count);
-    else
-      st = form(g, &p, m->fd[0], m->fds > 1 ? m->fd[1] : -1, &err);
+    p.job_fd = m->fd[0];
+    p.ckpt_fd = m->fds > 1 ? m->fd[1] : -1;
+    if (st == MANTA_OK)
+      st = form(g, &p, &err);
     watch_health(g, manta_value_as_real(manta_value_get(&v, "step_timeout"), 0));
   }
   if (st < 0)
     tell_noroom(g, &err);
   manta_value_fini(&v);
+}
+
+// The eldest first: they are the ones that had a rank before.
+static void list_ready(const struct group *g, manta_value *out)
+{
+  const struct worker *ready[MANTA__LEDGER_MAX_WORKERS];
+  manta_value list = {0};
+  int n = 0;
+  for (const struct worker *w = g->workers; w && n < MANTA__LEDGER_MAX_WORKERS; w = w->next)
+    if (usable(w))
+      ready[n++] = w;
+  manta_value_set_map(out);
+  manta_value_set_list(&list);
+  manta_value_put_int(out, "world", n);
+  while (n-- > 0) {
+    manta_value wid = manta_value_int(ready[n]->wid);
+    manta_value_append(&list, &wid);
+  }
+  manta_value_put(out, "ready", &list);
 }
 
 void agent_spawn(struct group *g, struct manta__msg *m)
@@ -460,7 +547,8 @@ void agent_spawn(struct group *g, struct manta__msg *m)
   if (st < 0)
     tell_noroom(g, &err);
   else {
-    manta_value done = MANTA_MAP(MANTA_KV_INT("world", idle_count(g)));
+    manta_value done = {0};
+    list_ready(g, &done);
     agent_send_value(g->agent->driver,
                      &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run},
                      &done);

@@ -53,6 +53,11 @@ static manta_value describe_group(struct group *g)
     manta_value_put_string(&one, "state", w->state == WORKER_RUNNING ? "running" : "idle");
     manta_value_append(&list, &one);
   }
+  for (size_t i = 0; i < g->elsewhere.count && g->elsewhere.type == MANTA_LIST; i++) {
+    manta_value one = {0};
+    if (manta_value_copy(&one, manta_value_at(&g->elsewhere, i)) == MANTA_OK)
+      manta_value_append(&list, &one);
+  }
   manta_value_put(&v, "workers", &list);
   return v;
 }
@@ -66,7 +71,7 @@ static void answer_ps(struct agent *a, manta_value *out)
     manta_value_append(&runs, &one);
   }
   manta_value_put_int(out, "agent", getpid());
-  manta_value_put_int(out, "driver", a->driver_lost ? -1 : a->driver_pid);
+  manta_value_put_int(out, "driver", a->driver_lost ? -1 : a->far ? 0 : a->driver_pid);
   manta_value_put(out, "runs", &runs);
 }
 

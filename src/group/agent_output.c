@@ -3,10 +3,7 @@
  * group/agent_output.c - what workers print: into logs/rank-N.log, and rank 0's lines to the
  * driver.
  *
- * (1) A log is at most log_limit bytes: the file being written and the one before it (.1), half
- *     each.
- * (2) A driver that does not read loses live lines (they are in the log), never blocks the
- *     worker.
+ * A driver that does not read loses live lines (they are in the log), never blocks the worker.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,83 +14,57 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "group/agent.h"
-#include "sys/file.h"
+#include "group/logfile.h"
 #include "sys/sock.h"
 
-#define CHUNK     (32u << 10)
-#define LAST_MAX  400
-#define LINE_MAX_ (8u << 10) /* a longer line is passed on in pieces */
+#define CHUNK       (32u << 10)
+#define LAST_MAX    400
+#define FAR_BACKLOG (4u << 20) /* bytes on their way to a bridge: more lines are dropped */
+#define LINE_MAX_   (8u << 10) /* a longer line is passed on in pieces */
 
 struct output {
   struct worker *worker; // NULL once it is gone
   struct group *group;
   int fd;
   uv_poll_t poll;
-  int file, rank; // the open log, and whose it is
-  int64_t size;   // of the open log
-  bool failed;    // the log could not be written: said once
+  struct manta__logfile log;
+  bool failed; // the log could not be written: said once
   char line[LINE_MAX_];
   size_t len;              // of the line begun in `line`
   char last[LAST_MAX + 1]; // the end of what was printed, for the message about its death
   size_t last_len;
 };
 
-static void log_name(char *buf, size_t size, int rank, const char *suffix)
-{
-  snprintf(buf, size, "rank-%d.log%s", rank, suffix);
-}
-
-static void close_file(struct output *o)
-{
-  manta__fd_close(&o->file);
-  o->rank = -1;
-}
-
-static void open_file(struct output *o, int rank)
-{
-  char name[64];
-  log_name(name, sizeof name, rank, "");
-  o->file = openat(o->group->logdir, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  o->rank = rank;
-  o->size = o->file >= 0 ? lseek(o->file, 0, SEEK_END) : 0;
-}
-
-static void rotate(struct output *o)
-{
-  char now[64], before[64];
-  int rank = o->rank;
-  log_name(now, sizeof now, rank, "");
-  log_name(before, sizeof before, rank, ".1");
-  close_file(o);
-  renameat(o->group->logdir, now, o->group->logdir, before);
-  open_file(o, rank);
-}
-
 static void to_file(struct output *o, const char *p, size_t n)
 {
   int rank = o->worker->rank;
-  if (o->group->logdir < 0 || rank < 0)
+  if (o->group->logdir < 0 || rank < 0 ||
+      manta__logfile_write(&o->log, o->group->logdir, rank, o->group->log_limit, p, n))
     return;
-  if (o->rank != rank) {
-    close_file(o);
-    open_file(o, rank);
-  }
-  if (o->size + (int64_t)n > o->group->log_limit / 2 && o->size > 0)
-    rotate(o);
-  if (o->file < 0 || manta__write_all(o->file, p, n, NULL) < 0) {
-    if (!o->failed)
-      agent_warn(o->group->agent, o->group->id, "cannot write logs/rank-%d.log: %s", rank,
-                 strerror(errno));
-    o->failed = true;
-    return;
-  }
-  o->size += (int64_t)n;
+  if (!o->failed)
+    agent_warn(o->group->agent, o->group->id, "cannot write logs/rank-%d.log: %s", rank,
+               strerror(errno));
+  o->failed = true;
+}
+
+// A bridge that does not get its bytes away: lines are lost rather than messages.
+static bool congested(struct group *g)
+{
+  struct link *l = g->agent->driver;
+  if (!g->agent->far || !l || manta__conn_queued(l->conn) < FAR_BACKLOG)
+    return false;
+  if (!g->lines_lost)
+    agent_warn(g->agent, g->id,
+               "workers on %s print more than the link to it carries: lines are lost",
+               g->agent->host);
+  g->lines_lost = true;
+  return true;
 }
 
 static void to_driver(struct output *o, const char *p, size_t n)
 {
   struct group *g = o->group;
-  if (n == 0 || (o->worker->rank != 0 && !g->show_all))
+  if (n == 0 || (o->worker->rank != 0 && !g->show_all) || congested(g))
     return;
   struct manta__msg m = {.kind = MANTA__M_OUTPUT, .group = g->id, .data = p, .len = n};
   m.id = g->run;
@@ -189,7 +160,7 @@ struct output *agent_output_start(struct worker *w, int fd, manta_error *err)
   o->worker = w;
   o->group = w->group;
   o->fd = fd;
-  o->file = o->rank = -1;
+  o->log = (struct manta__logfile){-1, -1, 0};
   o->poll.data = o;
   uv_poll_init(&w->group->agent->loop, &o->poll, fd);
   uv_poll_start(&o->poll, UV_READABLE, on_readable);
@@ -211,7 +182,7 @@ void agent_output_end(struct output *o)
     o->line[o->len < sizeof o->line ? o->len++ : o->len - 1] = '\n';
     to_driver(o, o->line, o->len);
   }
-  close_file(o);
+  manta__logfile_close(&o->log);
   uv_close((uv_handle_t *)&o->poll, output_free);
 }
 
@@ -219,5 +190,5 @@ void agent_output_close_files(struct group *g)
 {
   for (struct worker *w = g->workers; w; w = w->next)
     if (w->output)
-      close_file(w->output);
+      manta__logfile_close(&w->output->log);
 }

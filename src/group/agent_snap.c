@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "group/agent.h"
+#include "group/writer.h"
 #include "sys/sock.h"
 
 // --- slots --------------------------------------------------------------------------------------
@@ -181,21 +182,33 @@ static void on_writer_end(struct link *l)
 
 static manta_status start_writer(struct group *g, manta_error *err)
 {
-  int sock[2];
-  char last[16], best[16];
-  snprintf(last, sizeof last, "%d", g->keep_last);
-  snprintf(best, sizeof best, "%d", g->keep_best);
-  char *argv[] = {(char *)"manta-writer", last, best, (char *)(g->score_min ? "min" : "max"), NULL};
-  char *env[] = {(char *)MANTA__ROLE_ENV "=writer", NULL};
-  MANTA_TRY(manta__sock_pair(sock, err));
-  int fds[] = {sock[1], g->rundir};
-  manta_status st = manta__proc_spawn(&g->writer_pid, "/proc/self/exe", argv, env, fds, 2, -1, err);
-  close(sock[1]);
-  if (st == MANTA_OK &&
-      (g->writer = agent_link(g->agent, sock[0], on_writer_msg, on_writer_end, g, err)))
+  struct manta__writer_job job = {g->rundir, g->keep_last, g->keep_best, g->score_min};
+  int sock;
+  MANTA_TRY(manta__writer_start(&job, &sock, &g->writer_pid, err));
+  g->writer = agent_link(g->agent, sock, on_writer_msg, on_writer_end, g, err);
+  if (g->writer)
     return MANTA_OK;
-  close(sock[0]);
-  return st < 0 ? st : MANTA_ENOMEM;
+  close(sock);
+  return MANTA_ENOMEM;
+}
+
+// Without a run directory there is no writer here: the bridge takes it to where there is one.
+static void give_to_bridge(struct worker *w, struct slot_dup *s)
+{
+  struct manta__msg m = {.kind = MANTA__M_WRITE,
+                         .group = w->group->id,
+                         .id = s->meta->id,
+                         .data = &s->snap,
+                         .len = sizeof s->snap,
+                         .fd = {s->fd},
+                         .fds = 1};
+  manta__slot_move(s->meta, MANTA__SLOT_READY, MANTA__SLOT_WRITING);
+  agent_send(w->group->agent->driver, &m);
+}
+
+void agent_snap_written(struct group *g)
+{
+  write_ended(g);
 }
 
 static void give_to_writer(struct worker *w, int i)
@@ -205,6 +218,10 @@ static void give_to_writer(struct worker *w, int i)
   manta_error err = MANTA_ERROR_INIT;
   g->writing = w;
   g->writing_slot = i;
+  if (g->agent->far) {
+    give_to_bridge(w, s);
+    return;
+  }
   if (!g->writer && start_writer(g, &err) < 0) {
     agent_warn(g->agent, g->id, "no checkpoint is written: %s", err.message);
     write_ended(g);
@@ -298,7 +315,8 @@ void agent_snap(struct worker *w, struct manta__msg *m)
                            .len = sizeof s,
                            .fd = {d->fd},
                            .fds = 1};
-  agent_send(w->group->agent->driver, &out);
+  if (!w->group->agent->far) // there it is in memory when it has come
+    agent_send(w->group->agent->driver, &out);
   supersede(w);
   act(w, manta__snapq_ready(&w->snapq, s.slot, wanted(w->group, d->meta)));
   bury(w->group);
@@ -306,8 +324,8 @@ void agent_snap(struct worker *w, struct manta__msg *m)
 
 void agent_snap_retire(struct group *g, int64_t wid, int slot)
 {
-  if (slot < 0 || slot >= MANTA__SLOTS)
-    return;
+  if (slot < 0 || slot >= MANTA__SLOTS || g->agent->far)
+    return; // what is loaded is a copy there
   for (struct worker *w = g->workers; w; w = w->next)
     if (w->wid == wid && w->slot[slot].meta)
       w->slot[slot].retire = true;
@@ -322,6 +340,8 @@ void agent_snap_worker_gone(struct worker *w)
 
 bool agent_snap_busy(const struct group *g)
 {
+  if (g->agent->far && !g->agent->driver)
+    return false; // nobody takes it any more
   for (const struct worker *w = g->workers; w; w = w->next)
     if (manta__snapq_busy(&w->snapq))
       return true;

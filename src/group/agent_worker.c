@@ -241,17 +241,30 @@ static void hear_last_words(struct worker *w)
   agent_output_drain(w->output);
 }
 
+static void describe_end(const struct worker *w, int status, char *buf, size_t size)
+{
+  snprintf(buf, size, "%s", w->cause[0] ? w->cause : "died, how is not known");
+  if (!w->cause[0] && status >= 0)
+    manta__proc_explain(status, buf, size);
+}
+
+// What its peers on this host are told.
+static void explain_loss(const struct worker *w, int status)
+{
+  char how[160];
+  struct group *g = w->group;
+  if (!g->ctl || w->attempt != g->run.attempt)
+    return;
+  describe_end(w, status, how, sizeof how);
+  manta__ctl_explain(g->ctl, MANTA__ABORT_RANK + (uint32_t)w->rank, NULL, how);
+}
+
 static void tell_gone(struct worker *w, int status, bool oom)
 {
-  char how[64] = "died, how is not known";
-  if (status >= 0)
-    manta__proc_explain(status, how, sizeof how);
-  char cause[320];
-  if (w->cause[0])
-    snprintf(cause, sizeof cause, "%s", w->cause);
-  else
-    snprintf(cause, sizeof cause, "%s%s", how,
-             oom ? ", out of memory: the kernel's OOM killer" : "");
+  char how[160], cause[320];
+  describe_end(w, status, how, sizeof how);
+  snprintf(cause, sizeof cause, "%s%s", how,
+           oom && !w->cause[0] ? ", out of memory: the kernel's OOM killer" : "");
   manta_value v =
       MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid),
                 MANTA_KV_INT("rank", w->rank), MANTA_KV_INT("status", status),
@@ -260,6 +273,7 @@ static void tell_gone(struct worker *w, int status, bool oom)
   struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
   m.id = w->group->run;
   m.id.attempt = w->attempt;
+  m.id.rank = w->rank;
   agent_send_value(w->group->agent->driver, &m, &v);
 }
 
@@ -273,6 +287,8 @@ void agent_worker_exited(struct worker *w, int status)
   hear_last_words(w);
   bool ran = w->state == WORKER_RUNNING;
   w->state = WORKER_GONE;
+  if (ran)
+    explain_loss(w, status);
   if (ran && g->ctl && w->attempt == g->run.attempt)
     agent_attempt_abort(g, MANTA__ABORT_RANK + (uint32_t)w->rank);
   if (w->pid > 0)
@@ -298,6 +314,8 @@ void agent_worker_kill(struct worker *w, const char *cause)
     return;
   if (!w->cause[0])
     snprintf(w->cause, sizeof w->cause, "%s", cause);
+  if (w->state == WORKER_RUNNING)
+    explain_loss(w, -1);
   // Closing the lifeline would do, but a signal to the group also meets its children.
   if (w->pid > 0 && kill(-w->pid, SIGKILL) < 0)
     kill(w->pid, SIGKILL);

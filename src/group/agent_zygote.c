@@ -59,6 +59,7 @@ static void forget(struct zygote *z)
   free_list(z->argv);
   free_list(z->env);
   manta__fd_close(&z->cwd_fd);
+  manta__free(z->why);
   *z = (struct zygote){.lifeline = -1, .cwd_fd = -1};
 }
 
@@ -95,6 +96,8 @@ void agent_program(struct agent *a, struct manta__msg *m)
     z->exe.mtime_ns = manta_value_as_int(manta_value_get(&v, "mtime_ns"), 0);
     snprintf(z->exe.path, sizeof z->exe.path, "%s",
              manta_value_as_string(manta_value_get(&v, "path"), ""));
+    const char *why = manta_value_as_string(manta_value_get(&v, "why"), NULL);
+    z->why = why ? manta__strdup(why) : NULL;
   }
   manta_value_fini(&v);
 }
@@ -161,6 +164,8 @@ static void on_end(struct link *l)
 static manta_status start(struct agent *a, struct zygote *z, manta_error *err)
 {
   int sock[2], life[2];
+  if (z->why)
+    return manta_error_set(err, MANTA_ESTATE, "%s", z->why);
   MANTA_TRY(manta__exe_check(&z->exe, err));
   if (!z->argv || !z->env)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a zygote");

@@ -2,6 +2,7 @@
 #include "group/ctl.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 #include "sys/robust.h"
 #include "sys/shm.h"
@@ -13,7 +14,7 @@ static size_t ctl_bytes(int world)
 }
 
 manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int world,
-                               manta_error *err)
+                               const char *host, manta_error *err)
 {
   void *p;
   size_t bytes;
@@ -26,6 +27,7 @@ manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int 
     c->run = run;
     c->attempt = attempt;
     c->world = (uint32_t)world;
+    snprintf(c->host, sizeof c->host, "%s", host);
     for (int i = 0; i < world && st == MANTA_OK; i++)
       st = manta__robust_init(&c->cell[i].life, err);
     manta__shm_unmap(p, bytes);
@@ -52,6 +54,15 @@ manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, 
   return MANTA_OK;
 }
 
+void manta__ctl_explain(struct manta__ctl *c, uint32_t cause, const char *host, const char *how)
+{
+  if (atomic_load_explicit(&c->told, memory_order_relaxed))
+    return;
+  snprintf(c->why, sizeof c->why, "rank %u on %s was lost: %s", cause - MANTA__ABORT_RANK,
+           host ? host : c->host, how);
+  atomic_store_explicit(&c->told, cause, memory_order_release);
+}
+
 void manta__ctl_abort(struct manta__ctl *c, uint32_t cause)
 {
   uint32_t none = MANTA__ABORT_NONE;
@@ -67,10 +78,11 @@ manta_status manta__ctl_check(const struct manta__ctl *c, manta_error *err)
   uint32_t cause = atomic_load_explicit(&c->abort, memory_order_relaxed);
   if (cause == MANTA__ABORT_NONE)
     return MANTA_OK;
-  if (cause >= MANTA__ABORT_RANK) {
-    manta_error_set(err, MANTA_EPEERLOST, "rank %u of %u was lost", cause - MANTA__ABORT_RANK,
-                    c->world);
-    return MANTA_EPEERLOST;
-  }
+  // Seen before it could be explained: only a death on this host is.
+  if (cause >= MANTA__ABORT_RANK)
+    return atomic_load_explicit(&c->told, memory_order_acquire) == cause
+               ? manta_error_set(err, MANTA_EPEERLOST, "%s", c->why)
+               : manta_error_set(err, MANTA_EPEERLOST, "rank %u on %s was lost: it died",
+                                 cause - MANTA__ABORT_RANK, c->host);
   return manta_error_set(err, MANTA_EABORTED, "the run is being ended");
 }

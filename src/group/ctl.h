@@ -7,6 +7,8 @@
  * (1) A worker holds its cell's `life` mutex from the start of its job to the end. The agent
  *     waits for it; the kernel hands it over when the worker dies.
  * (2) The abort word goes from 0 to a cause once and stays. Everything that waits watches it.
+ * (3) The segment is one host's: its cells are those of the ranks there, by local rank. The abort
+ *     word names a rank of the whole run.
  */
 #ifndef MANTA_GROUP_CTL_H
 #define MANTA_GROUP_CTL_H
@@ -38,16 +40,22 @@ struct manta__ctl {
   uint64_t magic;
   uint64_t run;
   uint32_t attempt;
-  uint32_t world;
+  uint32_t world;                      /* ranks on this host: cells */
+  char host[64];                       /* where they are */
   _Alignas(64) _Atomic uint32_t abort; /* futex */
   _Atomic uint32_t notice;             /* asked to stop (SIGTERM) */
+  _Atomic uint32_t told;               /* not 0: `why` is constant, and about this cause */
+  char why[256];
   struct manta__cell cell[];
 };
 
 manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int world,
-                               manta_error *err);
+                               const char *host, manta_error *err);
 /* Maps it and checks it; borrows the descriptor. */
 manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, manta_error *err);
+/* Says where and how the rank was lost that the abort word names, or will name. Once; by the loop
+ * of the agent only. host NULL: on this one. */
+void manta__ctl_explain(struct manta__ctl *c, uint32_t cause, const char *host, const char *how);
 /* Raises the abort word if it is still 0, and wakes all who wait on it. */
 void manta__ctl_abort(struct manta__ctl *c, uint32_t cause);
 /* MANTA_OK, or the error a waiting or calling worker must return, with its message. */

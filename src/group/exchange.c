@@ -77,9 +77,14 @@ void manta__blobs_fini(struct manta__blobs *b)
 static manta_status unfold(struct manta__blobs *out, int world, const uint8_t *p, size_t n,
                            manta_error *err)
 {
-  struct manta__given head;
+  struct manta__given head = {0};
   size_t count = (size_t)world, fixed = sizeof head + count * sizeof(uint64_t);
-  if (n < fixed || (memcpy(&head, p, sizeof head), head.count != count))
+  if (n >= sizeof head)
+    memcpy(&head, p, sizeof head);
+  if (head.missing >= 0 && n == sizeof head)
+    return manta_error_set(err, MANTA_EPEERLOST, "rank %d has left its train function",
+                           head.missing);
+  if (n < fixed || head.count != count)
     return manta_error_set(err, MANTA_EPROTO, "malformed exchange");
   size_t rest = n - fixed;
   uint8_t *block = manta__malloc(count * (sizeof(void *) + sizeof(size_t)) + rest);

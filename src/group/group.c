@@ -162,6 +162,20 @@ void manta__group_agent_lost(struct manta__group *g, const manta_error *why)
   g->by = MANTA__NEVER;
 }
 
+void manta__group_host_lost(struct manta__group *g, int first, int count, const manta_error *why)
+{
+  int were = 0;
+  for (int r = first; r < first + count && r < g->world; r++)
+    if (g->member[r].state == MANTA__MB_RUNNING) {
+      g->member[r].state = MANTA__MB_GONE;
+      were++;
+    }
+  if (were == 0 || g->failed)
+    return;
+  g->lost = true;
+  set_root(g, why, why->status < 0 ? why->status : MANTA_EAGENT, first);
+}
+
 void manta__group_stop(struct manta__group *g, manta_status st, const char *why)
 {
   manta_error e = {.status = st, .rank = -1};

@@ -93,6 +93,8 @@ void manta__group_done(struct manta__group *g, int64_t wid, manta_status st,
 void manta__group_dying(struct manta__group *g, int64_t wid);
 void manta__group_gone(struct manta__group *g, int64_t wid, const manta_error *why, int64_t now);
 void manta__group_agent_lost(struct manta__group *g, const manta_error *why);
+/* One of several hosts is lost, with the `count` ranks from `first` on. */
+void manta__group_host_lost(struct manta__group *g, int first, int count, const manta_error *why);
 /* Wishes. `resize` is granted at the next checkpoint (manta__group_checkpoint), or at once when
  * idle. */
 void manta__group_stop(struct manta__group *g, manta_status st, const char *why);

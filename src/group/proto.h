@@ -13,9 +13,10 @@
 
 #include <stdint.h>
 
+#include "engine/engine.h"
+
 /* Where a role finds its connection and its lifeline after exec. */
 enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
-#define MANTA__ROLE_ENV "MANTA_ROLE"
 /* A worker's mark, by which its descendants are known. The kernel shows the environment a process
  * was started with: a zygote is given room in it, for its forked workers to write into. */
 #define MANTA__MARK_ENV  "MANTA_WORKER"
@@ -25,8 +26,10 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 
 enum manta__kind {
   /* driver -> agent */
-  MANTA__M_HELLO = 1, /* request {version, session}; reply {version, pid, host, cpus} */
-  MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
+  MANTA__M_HELLO =
+      1, /* request {version, wids, name}; reply {version, pid, host, address, cpus, gpus};
+                         fd: ring eventfd */
+  MANTA__M_PROGRAM, /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
   MANTA__M_RUN,     /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
   MANTA__M_SPAWN,   /* have `count` idle workers ready: {key, count, request} */
   MANTA__M_ATTEMPT, /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
@@ -37,6 +40,7 @@ enum manta__kind {
   MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
   MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
+  MANTA__M_ELSEWHERE, /* workers on other hosts, for `manta ps`: [{rank, pid, host, state}, …] */
   /* driver -> agent -> every worker inside its function; call: the round */
   MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */
   MANTA__M_AGREED, /* the least number: int64_t */
@@ -53,12 +57,13 @@ enum manta__kind {
   MANTA__M_WARN,        /* text to show: {text} */
   MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
+  MANTA__M_BEAT,        /* an agent behind a bridge is still there */
   /* agent -> worker (through its control socket) */
   MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (or none) */
   MANTA__M_EXIT,     /* end by normal finalisation */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
-  MANTA__M_DONE,       /* {status, message, result, reports} */
+  MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1} */
   MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
   MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
   /* agent <-> zygote */
@@ -66,10 +71,24 @@ enum manta__kind {
   MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
   MANTA__M_EXITED,     /* {pid, status} */
   /* agent <-> writer */
-  MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring */
+  MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring. Also agent -> bridge:
+                           fd: slot; answered by STORED or STOREFAIL */
   MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
+  /* across a bridge (group/bridge.h) */
+  MANTA__M_OPEN = 144, /* near -> far, first: {version, timeout} */
+  MANTA__M_LOST,       /* near -> far -> agent: the driver is gone */
+  MANTA__M_CKPT,       /* near -> far: what the next attempts begin from; fd: a slot */
+  MANTA__M_ROWS,       /* far -> near: struct manta__rows_msg, and bytes of a ring */
+  MANTA__M_TAIL,       /* near -> far: struct manta__rows_msg: the driver has read up to there */
   /* command -> agent, over the named socket: requests, replied to */
   MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
+};
+
+/* A place in the ring of a worker. */
+struct manta__rows_msg {
+  int64_t wid;
+  uint64_t pos;
+  uint32_t last, zero; /* ROWS: more of the same record follows, if 0 */
 };
 
 /* What one rank may give to all. */
@@ -77,7 +96,8 @@ enum manta__kind {
 
 /* Behind it lie `count` sizes (uint64_t) and then the bytes of all ranks, in their order. */
 struct manta__given {
-  uint32_t count, zero;
+  uint32_t count;
+  int32_t missing; /* -1, or a rank that left its function without giving: nothing follows */
 };
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "group/ring.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -180,4 +181,65 @@ bool manta__ring_sleep(struct manta__ring *r)
 void manta__ring_awake(struct manta__ring *r)
 {
   atomic_store_explicit(&r->h->asleep, 0, memory_order_relaxed);
+}
+
+// --- mirror -------------------------------------------------------------------------------------
+
+// Bytes of the record that was read last, which begins at `rec`: its own word for it may have
+// changed since it was checked.
+static size_t length_of(const struct manta__ring *r, const struct manta__ring_rec *rec)
+{
+  size_t from = (size_t)((const uint8_t *)rec - r->data), to = r->pos % r->cap;
+  return (to ? to : r->cap) - from;
+}
+
+const uint8_t *manta__ring_take(struct manta__ring *r, size_t max, uint64_t *pos, size_t *n,
+                                manta_status *st)
+{
+  const struct manta__ring_rec *rec = manta__ring_next(r, st);
+  const uint8_t *first = (const uint8_t *)rec;
+  if (!rec)
+    return NULL;
+  *n = length_of(r, rec);
+  *pos = r->pos - *n;
+  for (;;) {
+    uint64_t before = r->pos;
+    manta_status later;
+    rec = manta__ring_next(r, &later);
+    if (!rec || (const uint8_t *)rec != first + *n || *n + length_of(r, rec) > max) {
+      r->pos = before;
+      return first;
+    }
+    *n += length_of(r, rec);
+  }
+}
+
+void manta__ring_release_to(struct manta__ring *r, uint64_t pos)
+{
+  uint64_t tail = atomic_load_explicit(&r->h->tail, memory_order_relaxed);
+  if (pos - tail > r->pos - tail || pos == tail)
+    return;
+  atomic_store(&r->h->tail, pos);
+  if (atomic_exchange(&r->h->waiting, 0))
+    manta__futex_wake(&r->h->waiting, 1);
+}
+
+manta_status manta__ring_put(struct manta__ring *r, uint64_t pos, const void *p, size_t n,
+                             bool last, bool *wake)
+{
+  uint64_t gap = pos - r->pos, tail = manta__ring_tail(r);
+  size_t at = r->pos % r->cap;
+  *wake = false;
+  if (gap % 8 || (gap > 0 && gap != r->cap - at) || gap > r->cap || n > r->cap - (gap ? 0 : at) ||
+      r->pos + gap + n - tail > r->cap)
+    return MANTA_EPROTO;
+  if (gap > 0)
+    put_padding(r, gap);
+  memcpy(r->data + r->pos % r->cap, p, n);
+  r->pos += n;
+  if (!last)
+    return MANTA_OK;
+  atomic_store(&r->h->head, r->pos);
+  *wake = atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
+  return MANTA_OK;
 }

@@ -93,6 +93,25 @@ static inline uint64_t manta__ring_waiting(const struct manta__ring *r)
 }
 /* Gives back all that was read so far, and wakes a waiting producer. */
 void manta__ring_release(struct manta__ring *r);
+/* --- A mirror: the same records on another host, at the same positions --- */
+
+/* Consumer here: whole records that lie in one piece, at most `max` bytes of them, or one that is
+ * larger; they count as read. NULL: there are none; *st as in manta__ring_next. Padding is left
+ * out. They are given back when the mirror's consumer has read them, by release_to. */
+const uint8_t *manta__ring_take(struct manta__ring *r, size_t max, uint64_t *pos, size_t *n,
+                                manta_status *st);
+/* Gives back up to `pos`, and wakes a waiting producer. Positions that cannot be are ignored. */
+void manta__ring_release_to(struct manta__ring *r, uint64_t pos);
+/* Producer there: adds a part of what was taken, with padding before it if there was some; it
+ * becomes visible with the last part. MANTA_EPROTO if it does not follow what is there or does not
+ * fit; *wake: the consumer sleeps and must be woken. */
+manta_status manta__ring_put(struct manta__ring *r, uint64_t pos, const void *p, size_t n,
+                             bool last, bool *wake);
+static inline uint64_t manta__ring_tail(const struct manta__ring *r)
+{
+  return atomic_load_explicit(&r->h->tail, memory_order_acquire);
+}
+
 /* About to sleep: false if there is something to read after all. */
 bool manta__ring_sleep(struct manta__ring *r);
 void manta__ring_awake(struct manta__ring *r);

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "group/proto.h"
@@ -164,9 +165,33 @@ static manta_status read_spec(manta_value *out, int fd, manta_error *err)
   return st;
 }
 
-static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
-                               const manta_value *head, manta_error *err)
+// Names borrow from the head. Without a list there is only this host.
+static manta_status take_hosts(struct manta__job *job, manta_error *err)
 {
+  const manta_value *list = manta_value_get(&job->head, "hosts");
+  const manta_value *name = manta_value_get(list, "name"), *addr = manta_value_get(list, "address");
+  const manta_value *first = manta_value_get(list, "first");
+  size_t n = name && name->type == MANTA_LIST && name->count > 0 ? name->count : 1;
+  job->host_name = manta__calloc(2 * n, sizeof *job->host_name);
+  job->host_of = manta__calloc((size_t)job->world, sizeof *job->host_of);
+  if (!job->host_name || !job->host_of)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a list of hosts");
+  job->hosts = (int)n;
+  job->host_addr = job->host_name + n;
+  const char *ours = manta_value_as_string(manta_value_get(&job->head, "host"), "localhost");
+  for (size_t i = 0; i < n; i++) {
+    job->host_name[i] = manta_value_as_string(manta_value_at(name, i), ours);
+    job->host_addr[i] = manta_value_as_string(manta_value_at(addr, i), "");
+    int64_t from = manta_value_as_int(manta_value_at(first, i), 0);
+    for (int64_t r = from < 0 ? 0 : from; r < job->world; r++)
+      job->host_of[r] = (int)i;
+  }
+  return MANTA_OK;
+}
+
+static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
+{
+  const manta_value *head = &job->head;
   job->id = m->id;
   job->world = (int)manta_value_as_int(manta_value_get(head, "world"), 1);
   job->local_rank = (int)manta_value_as_int(manta_value_get(head, "local_rank"), 0);
@@ -174,9 +199,11 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m,
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
   job->heap_fd = manta__msg_take_fd(m, 2);
   job->ckpt_fd = manta__msg_take_fd(m, 3);
-  if (job->id.rank < 0 || (uint32_t)job->id.rank >= job->ctl->world)
-    return manta_error_set(err, MANTA_EPROTO, "rank %d in a segment of %u", job->id.rank,
-                           job->ctl->world);
+  if (job->id.rank < 0 || job->id.rank >= job->world || job->local_rank < 0 ||
+      (uint32_t)job->local_rank >= job->ctl->world)
+    return manta_error_set(err, MANTA_EPROTO, "rank %d of %d, %d in a segment of %u", job->id.rank,
+                           job->world, job->local_rank, job->ctl->world);
+  MANTA_TRY(take_hosts(job, err));
   MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
   const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
   if (mark)
@@ -206,7 +233,10 @@ static void say_done(const struct manta__job *job, manta_status st, const manta_
                      manta_value *result)
 {
   manta_value done = {0};
+  uint32_t cause = st == MANTA_EPEERLOST && job->ctl ? atomic_load(&job->ctl->abort) : 0;
+  int64_t lost = cause >= MANTA__ABORT_RANK ? (int64_t)cause - MANTA__ABORT_RANK : -1;
   if (manta_value_set_map(&done) < 0 || manta_value_put_int(&done, "status", st) < 0 ||
+      manta_value_put_int(&done, "lost", lost) < 0 ||
       manta_value_put_string(&done, "message", st < 0 ? err->message : "") < 0 ||
       manta_value_put(&done, "result", result) < 0) {
     manta_error oom = {.message = "out of memory"};
@@ -216,46 +246,129 @@ static void say_done(const struct manta__job *job, manta_status st, const manta_
   manta_value_fini(&done);
 }
 
+// --- a job --------------------------------------------------------------------------------------
+
+static struct manta__msg kept; // read by a job that it is not for
+static bool has_kept;
+
 // The life mutex is held around the function: from READY on, a death is known at once.
-static manta_status run_held(struct manta__job *job, const struct manta__job_ops *ops,
-                             manta_value *result, manta_error *err)
+static manta_status hold(struct manta__job *job, manta_error *err)
 {
-  job->cell = &job->ctl->cell[job->id.rank];
+  job->cell = &job->ctl->cell[job->local_rank];
   if (manta__robust_hold(&job->cell->life) < 0)
     return manta_error_set(err, MANTA_EIO, "life mutex: %m");
   atomic_store(&job->cell->beat_ns, manta__now());
   atomic_store(&job->cell->running, 1);
   say(MANTA__M_READY, &job->id, NULL);
-  manta_status st = ops->run(job, result, err);
-  atomic_store(&job->cell->running, 0);
-  return st;
+  return MANTA_OK;
+}
+
+static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
+{
+  *job = (struct manta__job){.worker = &self, .heap_fd = -1, .ckpt_fd = -1};
+  manta_status st = manta__msg_value(m, &job->head, err);
+  if (st == MANTA_OK)
+    st = manta__ctl_map(&job->ctl, &job->ctl_bytes, m->fd[0], err);
+  if (st == MANTA_OK)
+    st = unpack_job(job, m, err);
+  manta__msg_close(m);
+  return st == MANTA_OK ? hold(job, err) : st;
+}
+
+static void tell_end(struct manta__job *job, manta_status st, const manta_error *err,
+                     manta_value *result)
+{
+  if (job->cell)
+    atomic_store(&job->cell->running, 0);
+  fflush(stdout);
+  fflush(stderr);
+  say_done(job, st, err, result);
+  if (job->cell)
+    manta__robust_release(&job->cell->life);
+  job->over = true;
+}
+
+// All but the spec.
+static void drop_job(struct manta__job *job)
+{
+  manta__shm_unmap(job->ctl, job->ctl_bytes);
+  manta__fd_close(&job->heap_fd);
+  manta__fd_close(&job->ckpt_fd);
+  manta_value_fini(&job->head);
+  manta__free(job->host_name);
+  manta__free(job->host_of);
 }
 
 static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
 {
-  struct manta__job job = {.worker = &self, .heap_fd = -1, .ckpt_fd = -1};
-  manta_value head = {0}, result = {0};
+  struct manta__job job;
+  manta_value result = {0};
   manta_error err = MANTA_ERROR_INIT;
-  size_t bytes = 0;
-  manta_status st = manta__msg_value(m, &head, &err);
+  manta_status st = take_job(&job, m, &err);
   if (st == MANTA_OK)
-    st = manta__ctl_map(&job.ctl, &bytes, m->fd[0], &err);
-  if (st == MANTA_OK)
-    st = unpack_job(&job, m, &head, &err);
-  manta__msg_close(m);
-  if (st == MANTA_OK)
-    st = run_held(&job, ops, &result, &err);
-  fflush(stdout);
-  fflush(stderr);
-  say_done(&job, st, &err, &result);
-  if (job.cell)
-    manta__robust_release(&job.cell->life);
-  manta__shm_unmap(job.ctl, bytes);
-  manta__fd_close(&job.heap_fd);
-  manta__fd_close(&job.ckpt_fd);
+    st = ops->run(&job, &result, &err);
+  if (!job.over)
+    tell_end(&job, st, &err, &result);
+  drop_job(&job);
   manta_value_fini(&job.spec);
-  manta_value_fini(&head);
   manta_value_fini(&result);
+}
+
+// Of this run, or not at all.
+static manta_status await_attempt(struct manta__job *next, uint64_t run, manta_error *err)
+{
+  for (;;) {
+    struct manta__msg m;
+    if (manta__conn_wait(self.conn, MANTA__NEVER, &m, err) < 0)
+      die("control connection", err);
+    if (m.kind == MANTA__M_JOB && m.id.run == run)
+      return take_job(next, &m, err);
+    if (m.kind == MANTA__M_JOB || m.kind == MANTA__M_EXIT) {
+      kept = m;
+      has_kept = true;
+      return manta_error_set(err, MANTA_EABORTED, "the run does not go on");
+    }
+    manta__msg_close(&m);
+  }
+}
+
+manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err)
+{
+  struct manta__job next = {.over = true};
+  manta_error why = MANTA_ERROR_INIT;
+  manta_value nothing = {0};
+  if (self.dead || job->over)
+    return manta_error_set(err, MANTA_ESTATE, "this process has no part in the run");
+  if (manta__ctl_check(job->ctl, &why) != MANTA_EPEERLOST)
+    return manta_error_set(err, MANTA_ESTATE, "no rank is lost");
+  tell_end(job, MANTA_EPEERLOST, &why, &nothing);
+  manta_status st = await_attempt(&next, job->id.run, err);
+  if (st < 0) {
+    if (!next.over) { // a job that could not begin
+      tell_end(&next, st, err, &nothing);
+      drop_job(&next);
+      manta_value_fini(&next.spec);
+    }
+    return st;
+  }
+  manta_value_fini(&next.spec);
+  next.spec = job->spec; // the function may hold parts of it
+  drop_job(job);
+  *job = next;
+  return MANTA_OK;
+}
+
+static struct manta__msg next_message(void)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m;
+  if (has_kept) {
+    has_kept = false;
+    return kept;
+  }
+  if (manta__conn_wait(self.conn, MANTA__NEVER, &m, &err) < 0)
+    die("control connection", &err);
+  return m;
 }
 
 _Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *ops)
@@ -264,10 +377,7 @@ _Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *o
   if (be_born(fds, &err) < 0)
     die("start", &err);
   for (;;) {
-    struct manta__msg m;
-    int rc = manta__conn_wait(self.conn, MANTA__NEVER, &m, &err);
-    if (rc < 0)
-      die("control connection", &err);
+    struct manta__msg m = next_message();
     if (m.kind == MANTA__M_JOB)
       serve_job(&m, ops);
     else

@@ -37,12 +37,18 @@ struct manta__worker {
 struct manta__job {
   struct manta__worker *worker;
   struct manta__ctl *ctl;
-  struct manta__cell *cell; /* ours */
+  size_t ctl_bytes;
+  bool over;                /* the agent has been told of its end */
+  struct manta__cell *cell; /* ours: by local rank, as the segment is one host's */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;
-  int heap_fd;                    /* shared by the workers of the attempt */
+  int hosts;                      /* that have ranks of this attempt */
+  const char **host_name;         /* by host */
+  const char **host_addr;         /* … where its control channel runs; "": not known */
+  int *host_of;                   /* host of each rank; ours is node_rank */
+  int heap_fd;                    /* shared by the workers of the attempt on this host */
   int ckpt_fd;                    /* a checkpoint to begin from, or -1 */
-  manta_value spec;               /* the driver's own words */
+  manta_value head, spec;         /* the agent's words, and the driver's own */
   uint64_t exchanges, agreements; /* that were made */
 };
 
@@ -67,6 +73,11 @@ manta_status manta__worker_exchange(struct manta__job *job, const void *mine, si
  * on each of them. An abort does not end it: those who survive it can agree how to go on. */
 manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t by,
                                  manta_error *err);
+
+/* Ends the job with "peer lost", waits for the next attempt of the run and takes part in it: *job
+ * is then that one, with the spec it had. MANTA_ESTATE: no peer is lost. MANTA_EABORTED: another
+ * job came, or the end; the function is to return. On the thread that runs it. */
+manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err);
 
 /* What a job means is somebody else's business. */
 struct manta__job_ops {

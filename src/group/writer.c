@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,12 +16,14 @@
 #include "event/log.h"
 #include "group/proto.h"
 #include "group/ring.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 #include "wire/conn.h"
 
 #define LOCK_WAIT_S    60.0  /* for a writer before us to finish */
 #define ROWS_WAIT_S    600.0 /* for the driver to have logged the rows of a snapshot */
 #define MAX_LOST_RINGS 4096
+#define WRITER_ENV     8
 
 struct writer {
   manta__conn *conn;
@@ -184,6 +187,37 @@ static void warn_by_message(void *ctx, manta_log_level level, const char *text)
 {
   manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
   reply(ctx, MANTA__M_WARN, &v);
+}
+
+// Of the environment only what the program may need to find its libraries.
+static void keep_loader(char **env)
+{
+  size_t n = 1;
+  for (char **e = environ; *e && n < WRITER_ENV; e++)
+    if (!strncmp(*e, "LD_", 3))
+      env[n++] = *e;
+}
+
+manta_status manta__writer_start(const struct manta__writer_job *job, int *sock, pid_t *pid,
+                                 manta_error *err)
+{
+  int end[2];
+  char last[16], best[16];
+  snprintf(last, sizeof last, "%d", job->keep_last);
+  snprintf(best, sizeof best, "%d", job->keep_best);
+  char *argv[] = {(char *)"manta-writer", last, best, (char *)(job->score_min ? "min" : "max"),
+                  NULL};
+  char *env[WRITER_ENV + 1] = {(char *)MANTA__ROLE_ENV "=writer"};
+  keep_loader(env);
+  MANTA_TRY(manta__sock_pair(end, err));
+  int fds[] = {end[1], job->rundir};
+  manta_status st = manta__proc_spawn(pid, "/proc/self/exe", argv, env, fds, 2, -1, err);
+  close(end[1]);
+  if (st < 0)
+    close(end[0]);
+  else
+    *sock = end[0];
+  return st;
 }
 
 int manta__writer_main(int conn, int rundir, char *const argv[])

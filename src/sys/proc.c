@@ -9,10 +9,13 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/hash.h"
 
 static void identify(struct manta__exe *out, const struct stat *sb)
 {
@@ -47,6 +50,27 @@ manta_status manta__exe_check(const struct manta__exe *exe, manta_error *err)
         "the program %s changed on disk since it was started\nhint: start it again, "
         "so that driver and workers are the same program",
         exe->path);
+  return MANTA_OK;
+}
+
+manta_status manta__exe_hash(const char *path, uint64_t *out, manta_error *err)
+{
+  struct stat sb;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &sb) < 0) {
+    manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "%s: %m", path);
+    if (fd >= 0)
+      close(fd);
+    return errno == ENOENT ? MANTA_ENOENT : MANTA_EIO;
+  }
+  size_t n = (size_t)sb.st_size;
+  void *p = n ? mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+  close(fd);
+  if (p == MAP_FAILED)
+    return manta_error_set(err, MANTA_EIO, "map %s: %m", path);
+  *out = manta__hash(p, n);
+  if (p)
+    munmap(p, n);
   return MANTA_OK;
 }
 

@@ -21,6 +21,8 @@ struct manta__exe {
 manta_status manta__exe_self(struct manta__exe *out, manta_error *err);
 /* MANTA_ESTATE if the file at exe->path is not the same any more. */
 manta_status manta__exe_check(const struct manta__exe *exe, manta_error *err);
+/* What is in a program file: the same build has the same, on whatever host. */
+manta_status manta__exe_hash(const char *path, uint64_t *out, manta_error *err);
 
 /* Starts `path` in a session of its own, all signals at their defaults, stdin from /dev/null.
  * fds[i] becomes descriptor 3 + i there; nothing else is inherited but stdout and stderr. cwd_fd <

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/driver.h - manta in the user's process: one agent, one thread, all trainers.
+ * train/driver.h - manta in the user's process: one thread, all trainers, an agent per host.
  *
  * (1) One lock guards everything; the I/O thread holds it except while it waits. All signals are
  *     blocked there. It runs no user code.
- * (2) User threads send messages to the agent themselves, under the lock, and wait on the
+ * (2) User threads send messages to agents themselves, under the lock, and wait on the
  *     condition.
  * (3) Rows are read from the rings in batches, 10 ms apart while they keep coming, handed to
  *     run.log, and only then released and aligned.
@@ -20,9 +20,32 @@
 
 #include <manta/manta.h>
 
+#include "engine/engine.h"
 #include "group/proto.h"
 #include "wire/conn.h"
 #include "wire/rpc.h"
+
+/* An agent as its driver sees it: on this host or, through a bridge, on another. Trainers that name
+ * the same host share it. */
+struct manta__node {
+  struct manta__node *next;
+  const struct manta__engine *engine;
+  char *name, *command, *address; /* as given; command NULL: this host; address NULL: not said */
+  double timeout_s;               /* silence for longer: it is lost */
+  int users;                      /* trainers */
+  manta__conn *conn;              /* NULL: it does not run */
+  pid_t pid;
+  bool spoke;          /* it answered our hello */
+  bool known;          /* it did so once: what happens to it later is a loss, not a mistake */
+  manta_error refusal; /* why it cannot work, if it said so */
+  int64_t heard_ns;    /* when it last said anything */
+  int64_t retry_ns;    /* not started again before */
+  int failures;        /* in a row */
+  struct manta__rpc rpc;
+  char host[256], addr[64]; /* as it says itself */
+  double cpus, gpus;
+  uint64_t program_sent; /* key of the program this agent knows */
+};
 
 struct manta__driver {
   pthread_mutex_t lock;
@@ -30,14 +53,8 @@ struct manta__driver {
   pthread_t thread;
   bool running, quit, dead; /* dead: we are a forked child */
   int command_fd, ring_fd;  /* eventfds: user threads (also from signal handlers: atomic), rows */
-  manta__conn *agent;
-  pid_t agent_pid;
-  bool agent_spoke;    /* it answered our hello */
-  manta_error refusal; /* why it cannot work, if it said so */
-  struct manta__rpc rpc;
-  char host[256];
-  double host_cpus, host_gpus;
-  uint64_t program_sent; /* key of the program this agent knows */
+  struct manta__node *nodes;
+  uint32_t starts; /* of agents: their workers are numbered apart */
   uint32_t groups;
   manta_trainer *trainers;
   uint64_t session;
@@ -60,18 +77,31 @@ manta_status manta__config_take(void *out, size_t size, const void *given, const
 void manta__driver_note_program(int argc, char **argv);
 /* Makes the random number of this invocation of the program, once. With the lock held. */
 manta_status manta__driver_session(manta_error *err);
-/* Starts thread and agent if need be. With the lock held. */
+/* Starts the thread if need be. With the lock held, as all that follows. */
 manta_status manta__driver_up(manta_error *err);
-/* Ends the agent and the thread when no trainer is left. With the lock held; drops it for the
- * while. */
+/* Ends the agents and the thread when no trainer is left; drops the lock for the while. */
 void manta__driver_down(void);
 void manta__driver_wake(void);
-/* The program's zygotes can be started by the agent from now on; gives their key. */
-manta_status manta__driver_program(uint64_t *key_out, int threads, manta_error *err);
-manta_status manta__driver_send(const struct manta__msg *m, const manta_value *v, manta_error *err);
 /* A list of strings. */
 manta_status manta__strings_to_value(manta_value *out, char **list, size_t n);
-/* Finds the manta command, which is the agent's binary. manta_free it. */
-char *manta__driver_find_command(void);
+/* --- node.c: agents --- */
+
+/* The agent of a host, known to be used by one trainer more; it is not started yet. */
+struct manta__node *manta__node_use(const struct manta__engine_host *h, const char *address,
+                                    manta_error *err);
+/* One trainer less; an agent that nobody uses is told to leave, unless it is on this host. */
+void manta__node_drop(struct manta__node *n);
+/* Starts it, and the thread, if it does not run. */
+manta_status manta__node_up(struct manta__node *n, manta_error *err);
+/* Its name for messages. */
+const char *manta__node_name(const struct manta__node *n);
+/* The program's zygotes can be started by the agent from now on; gives their key. */
+manta_status manta__node_program(struct manta__node *n, uint64_t *key_out, int threads,
+                                 manta_error *err);
+manta_status manta__node_send(struct manta__node *n, const struct manta__msg *m,
+                              const manta_value *v, manta_error *err);
+/* Reads what it has said; notices its end and its silence. Returns when to look again. */
+int64_t manta__node_read(struct manta__node *n, int64_t now);
+void manta__nodes_end(void);
 
 #endif

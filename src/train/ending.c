@@ -10,7 +10,6 @@
 
 #define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5
-#define drv           manta__drv
 
 static void gather_results(manta_run *r)
 {
@@ -41,6 +40,7 @@ static void log_finish(manta_run *r)
 static void over(manta_run *r)
 {
   r->over = true;
+  manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
     log_finish(r);
     manta__log_flush(r->log, NULL);
@@ -52,7 +52,26 @@ static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
   manta_run *r = ctx;
   if (st == MANTA_ETIMEDOUT && r->error.status == 0)
     manta__run_warn(r->trainer, "the last checkpoint is still being written");
-  over(r);
+  if (--r->settling == 0)
+    over(r);
+}
+
+// Asks all agents to say when nothing waits to be written any more.
+static void settle(manta_run *r)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value none = {0};
+  double limit = r->error.status == MANTA_ECANCELED ? SETTLE_STOP_S : SETTLE_S;
+  r->settling = 1; // ours: none of the answers comes before all were asked
+  for (int i = 0; i < t->places && !r->exec; i++) {
+    struct manta__node *n = t->place[i].node;
+    struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = t->group};
+    if (n->conn && manta__rpc_call(&n->rpc, n->conn, &m, &none, manta__deadline(limit), on_settled,
+                                   r, &err) == MANTA_OK)
+      r->settling++;
+  }
+  on_settled(r, MANTA_OK, NULL);
 }
 
 // The message a user reads first: the root, then how often it was tried.
@@ -71,7 +90,6 @@ static void compose_error(manta_run *r)
 
 void manta__run_finish(manta_run *r)
 {
-  manta_error err = MANTA_ERROR_INIT;
   r->finishing = true;
   compose_error(r);
   if (r->error.status == 0 && !r->exec)
@@ -79,11 +97,5 @@ void manta__run_finish(manta_run *r)
   manta__rows_queue(r);
   if (r->error.status == 0)
     gather_results(r);
-  struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = r->trainer->group};
-  bool brief = r->error.status == MANTA_ECANCELED;
-  manta_value none = {0};
-  if (r->exec || !drv.agent ||
-      manta__rpc_call(&drv.rpc, drv.agent, &m, &none,
-                      manta__deadline(brief ? SETTLE_STOP_S : SETTLE_S), on_settled, r, &err) < 0)
-    over(r);
+  settle(r);
 }

@@ -2,7 +2,8 @@
  *
  * train/exchange.c - what the ranks of an attempt tell each other through the driver: its side.
  *
- * (1) A round ends when every rank has given; then all get everything at once.
+ * (1) A round ends when every rank has given; then all get everything at once. If one leaves its
+ *     function instead, those who wait are told.
  * (2) A round of agreement ends when every rank that is inside its function has voted: whoever
  *     dies or leaves is no longer waited for.
  */
@@ -39,22 +40,20 @@ manta_status manta__exchange_begin(struct manta__exchange *x, int world, manta_e
 
 static void tell_all(manta_run *r, uint16_t kind, uint64_t round, const void *p, size_t n)
 {
-  manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = kind,
                          .group = r->trainer->group,
                          .id = {r->id, r->group.attempt, -1, 0},
                          .call = round,
                          .data = p,
                          .len = n};
-  if (manta__driver_send(&m, NULL, &err) < 0)
-    manta__warn("%s", err.message); // the ranks see their deadline
+  manta__run_tell_all(r->trainer, &m, NULL);
 }
 
 // --- exchange -----------------------------------------------------------------------------------
 
 static void *fold(const struct manta__exchange *x, size_t *n)
 {
-  struct manta__given head = {.count = (uint32_t)x->world};
+  struct manta__given head = {.count = (uint32_t)x->world, .missing = -1};
   size_t fixed = sizeof head + (size_t)x->world * sizeof(uint64_t);
   *n = fixed;
   for (int i = 0; i < x->world; i++)
@@ -73,10 +72,36 @@ static void *fold(const struct manta__exchange *x, size_t *n)
   return p;
 }
 
+static void end_round(struct manta__exchange *x)
+{
+  for (int i = 0; i < x->world; i++)
+    x->voice[i].gave = false;
+}
+
+// Somebody waits for one who will not give any more.
+static bool tell_missing(manta_run *r)
+{
+  struct manta__exchange *x = &r->exchange;
+  struct manta__given head = {.missing = -1};
+  bool waits = false;
+  for (int i = x->world - 1; i >= 0; i--) {
+    waits = waits || x->voice[i].gave;
+    if (x->voice[i].left && !x->voice[i].gave)
+      head.missing = i;
+  }
+  if (!waits || head.missing < 0)
+    return false;
+  tell_all(r, MANTA__M_GIVEN, ++x->exchanges, &head, sizeof head);
+  end_round(x);
+  return true;
+}
+
 static void share(manta_run *r)
 {
   struct manta__exchange *x = &r->exchange;
   size_t n;
+  if (tell_missing(r))
+    return;
   for (int i = 0; i < x->world; i++)
     if (!x->voice[i].gave)
       return;
@@ -86,8 +111,7 @@ static void share(manta_run *r)
   else
     manta__warn("no memory for what %d ranks exchange", x->world);
   manta__free(p);
-  for (int i = 0; i < x->world; i++)
-    x->voice[i].gave = false;
+  end_round(x);
 }
 
 void manta__exchange_give(manta_run *r, const struct manta__msg *m)
@@ -123,6 +147,8 @@ void manta__exchange_settle(manta_run *r)
   struct manta__exchange *x = &r->exchange;
   int64_t least = INT64_MAX;
   int votes = 0;
+  if (x->world != r->group.world)
+    return; // an attempt that is not formed yet, or not any more
   for (int i = 0; i < x->world; i++) {
     if (!counts(r, i))
       continue;
@@ -151,7 +177,9 @@ void manta__exchange_vote(manta_run *r, const struct manta__msg *m)
 
 void manta__exchange_left(manta_run *r, int rank)
 {
-  if (rank < r->exchange.world)
+  if (rank < r->exchange.world) {
     r->exchange.voice[rank].left = true;
+    tell_missing(r);
+  }
   manta__exchange_settle(r);
 }

@@ -21,7 +21,7 @@ static void fill_row(struct manta__table_row *row, const manta_trainer *t,
 {
   bool going = t->run && !t->run->over;
   *row = (struct manta__table_row){.rank = rank_of(t, p->wid),
-                                   .host = drv.host[0] ? drv.host : "localhost",
+                                   .host = manta__node_name(p->node),
                                    .pid = p->pid,
                                    .cpus = t->cpus > 0 ? t->cpus : 1,
                                    .gpus = t->gpus,
@@ -47,14 +47,17 @@ static manta_status draw(const manta_trainer *t, manta__buf *out)
     fill_row(&rows[i++], t, p);
   qsort(rows, n, sizeof *rows, by_rank);
   char totals[128];
-  double cpus = (t->cpus > 0 ? t->cpus : 1) * (double)n;
-  int len = snprintf(totals, sizeof totals, "CPUs %g/%g", cpus, drv.host_cpus);
+  double cpus = (t->cpus > 0 ? t->cpus : 1) * (double)n, have = 0, gpus = 0;
+  for (int k = 0; k < t->places; k++) {
+    have += t->place[k].node->cpus;
+    gpus += t->place[k].node->gpus;
+  }
+  int len = snprintf(totals, sizeof totals, "CPUs %g/%g", cpus, have);
   if (t->newest.fd >= 0)
     len += snprintf(totals + len, sizeof totals - (size_t)len, ", snapshots 3 x %.1f MB",
                     (double)t->newest.capacity / 1e6);
-  if (drv.host_gpus > 0 || t->gpus > 0)
-    snprintf(totals + len, sizeof totals - (size_t)len, ", GPUs %g/%g", t->gpus * (double)n,
-             drv.host_gpus);
+  if (gpus > 0 || t->gpus > 0)
+    snprintf(totals + len, sizeof totals - (size_t)len, ", GPUs %g/%g", t->gpus * (double)n, gpus);
   struct manta__table table = {rows, n, totals};
   manta_status st = manta__table_draw(out, &table, manta__table_utf8());
   manta__free(rows);

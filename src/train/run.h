@@ -5,10 +5,12 @@
  * All of it is guarded by the driver's lock, but for what is marked as the user thread's own.
  *
  *   trainer.c   the trainer: create, start, shut down, what can be asked of it
+ *   hosts.c     its hosts
  *   run_api.c   a run from the user's thread: beginning, end
  *   rundir.c    its directory: fresh, adopted or only read again
  *   deliver.c   rows, output and callbacks on the user's thread
- *   run.c       what happens to it: messages of the agent, attempts, steps
+ *   run.c       what happens to it: messages of the agents, steps
+ *   form.c      attempts, and growing back; muster.c: the same on several hosts
  *   say.c       what it says, to the user and to run.log
  *   exchange.c  what ranks tell each other through the driver
  *   rows.c      rings -> run.log -> alignment
@@ -29,8 +31,21 @@
 #include "train/align.h"
 #include "train/driver.h"
 
+struct manta__place { /* a host of a trainer */
+  struct manta__node *node;
+  int slots;        /* workers it may have; 0: as many as it has CPUs, and more if need be */
+  bool announced;   /* it knows of the run */
+  int first, count; /* its ranks in the newest attempt */
+  int share, limit; /* muster: workers it is to have; more than that it has not */
+  int asked;        /* … that it was asked for; 0: none yet */
+  bool answered;
+  int64_t *wids; /* … the workers it has ready, `ready` of them */
+  int ready;
+};
+
 struct manta__peer { /* a worker process */
   struct manta__peer *next;
+  struct manta__node *node;
   int64_t wid;
   pid_t pid;
   struct manta__ring ring;
@@ -73,6 +88,12 @@ struct manta_trainer {
   manta_callbacks *callbacks;
   size_t callback_count;
   struct manta__peer *peers;
+  struct manta__place *place; /* the hosts, in the order of their ranks */
+  int places;
+  struct manta__node *door; /* on this host, so that `manta ps` finds the run; NULL: place 0 is */
+  enum { MANTA__MUSTER_NONE, MANTA__MUSTER_HELLO, MANTA__MUSTER_ASKED } muster;
+  int64_t muster_by; /* lost hosts are not waited for any longer */
+  manta_error muster_error;
   bool spawning; /* a SPAWN waits for its answer */
   manta_error spawn_error;
   manta_run *run; /* the current one, or NULL */
@@ -109,11 +130,13 @@ struct manta_run {
   manta_value *result; /* by rank of the current attempt */
   int64_t held_ns;     /* since when rows wait for a rank that lags behind; 0: none do */
   bool gaps_are_fine;  /* it was waited for in vain */
-  bool told_noroom, finishing, over, announced, finished_told;
-  bool probing;     /* a question for more room is on its way */
-  int64_t probe_ns; /* when to ask next */
-  bool rewind;      /* the next attempt is not the first */
-  int64_t base;     /* iteration the current attempt began after */
+  bool told_noroom, finishing, over, finished_told;
+  int probing, room; /* questions for more room that are on their way, and their answers so far */
+  int settling;      /* agents that have not said that all is written */
+  int64_t probe_ns;  /* when to ask next */
+  bool noticed;      /* all hosts know that the run was asked to stop */
+  bool rewind;       /* the next attempt is not the first */
+  int64_t base;      /* iteration the current attempt began after */
   int64_t initial_iteration;
   char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival
                                             */
@@ -138,17 +161,71 @@ struct manta_run {
 manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
                                 manta_error *err);
 
+/* --- hosts.c --- */
+
+/* The hosts of a trainer: the config's, those of MANTA_HOSTS, or this one. With the lock held. */
+manta_status manta__hostlist_take(manta_trainer *t, const manta_trainer_config *c,
+                                  manta_error *err);
+void manta__hostlist_drop(manta_trainer *t);
+
 /* --- run.c --- */
 
-void manta__run_on_msg(manta_trainer *t, struct manta__msg *m);
+void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__msg *m);
 /* final: there will not be another one. */
-void manta__run_agent_lost(manta_trainer *t, const manta_error *why, bool final);
+void manta__run_node_lost(manta_trainer *t, struct manta__node *n, const manta_error *why,
+                          bool final);
 /* Does what is due; returns when it must be called again. */
 int64_t manta__run_step(manta_trainer *t, int64_t now);
+void manta__peer_free(struct manta__peer *p);
+/* Tells the agent on this host which workers there are elsewhere; `none` any more. */
+void manta__run_tell_door(manta_trainer *t, bool none);
+/* Sends to the agents of all hosts that are there. */
+void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const manta_value *v);
+
+/* --- form.c --- */
+
+#define MANTA__REQUEST_PAIRS 9
+#define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 8)
+
 void manta__run_begin(manta_run *r, uint32_t attempt);
+/* Begins an attempt. */
+void manta__form(manta_run *r);
 /* Asks for workers ahead of a run. */
 manta_status manta__run_spawn(manta_trainer *t, manta_error *err);
-void manta__peer_free(struct manta__peer *p);
+/* What a worker of this trainer asks for, in `pairs`. Borrows from the trainer. */
+manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
+                                int min);
+/* Tells an agent of the run, once. */
+manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err);
+/* What the attempt begins from, or -1; *own: the caller's to close. */
+int manta__form_checkpoint(manta_run *r, bool *own);
+/* Sends ATTEMPT: *v is a request, with room for MANTA__ATTEMPT_PAIRS. */
+manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v, int ckpt,
+                              manta_error *err);
+/* All are known that take part: t->wids. */
+void manta__form_done(manta_run *r, int world, int64_t now);
+void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now);
+void manta__form_on_formed(manta_trainer *t, struct manta__node *n, struct manta__msg *m,
+                           const manta_value *v, int64_t now);
+void manta__form_on_noroom(manta_trainer *t, struct manta__node *n, const manta_value *v,
+                           int64_t now);
+/* Asks for room for a run that is too small; returns when to do so again. */
+int64_t manta__form_probe(manta_run *r, int64_t now);
+
+/* --- muster.c: several hosts --- */
+
+manta_status manta__muster_begin(manta_trainer *t, manta_error *err);
+void manta__muster_end(manta_trainer *t);
+int64_t manta__muster_step(manta_trainer *t, int64_t now);
+/* An agent's answer: what it has, or why it has nothing. */
+void manta__muster_answer(manta_trainer *t, const struct manta__node *n, const manta_value *v,
+                          const manta_error *why);
+void manta__muster_gone(manta_trainer *t, int64_t wid);
+void manta__muster_node_lost(manta_trainer *t, const struct manta__node *n);
+/* Starts lost agents again whose time has come. */
+void manta__muster_tend(manta_trainer *t, int64_t now);
+/* Workers that a host could have beyond those of the newest attempt. */
+int manta__muster_spare(manta_trainer *t, int place, int want);
 
 /* --- say.c --- */
 

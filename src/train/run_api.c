@@ -213,7 +213,7 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
   if (t->run)
     st = manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
   if (st == MANTA_OK)
-    st = manta__driver_up(err);
+    st = manta__node_up(t->place[0].node, err);
   if (st == MANTA_OK) {
     t->run = r;
     __atomic_store_n(&t->notice, 0, __ATOMIC_RELEASE);
@@ -299,7 +299,9 @@ void manta_run_close(manta_run *r)
     struct timespec t = {by / 1000000000, by % 1000000000};
     pthread_cond_timedwait(&drv.cond, &drv.lock, &t);
   }
-  manta__rpc_forget(&drv.rpc, r);
+  for (int i = 0; i < r->trainer->places; i++)
+    manta__rpc_forget(&r->trainer->place[i].node->rpc, r);
+  manta__muster_end(r->trainer);
   r->trainer->run = NULL;
   pthread_mutex_unlock(&drv.lock);
   manta__call_finish(r);

@@ -19,10 +19,10 @@
 #include "base/pack.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
-#include "comm/comm.h"
 #include "group/proto.h"
 #include "sys/shm.h"
 #include "sys/sock.h"
+#include "train/comms.h"
 #include "train/func.h"
 
 #define WAIT_STEP_NS  20000000 /* how often a waiting call looks at the abort word */
@@ -42,9 +42,9 @@ struct manta_session {
   const char *score_key; // NULL: checkpoints have no score
   bool has_score;
   double score;
-  int saved_slot;   // newest of this attempt, or -1
-  bool saves;       // save was called, on whatever rank
-  manta_comm *comm; // made when first asked for
+  int saved_slot; // newest of this attempt, or -1
+  bool saves;     // save was called, on whatever rank
+  struct manta__comms comms;
   bool detailed;
   char host[256];
 };
@@ -347,52 +347,9 @@ manta_status manta_session_load(manta_session *s, manta_checkpoint **out, manta_
 
 // --- collectives --------------------------------------------------------------------------------
 
-static manta_status comm_check(void *ctx, manta_error *err)
-{
-  return manta_session_check(ctx, err);
-}
-
-static struct manta__bell *comm_bell(void *ctx, int rank)
-{
-  manta_session *s = ctx;
-  return &s->job->ctl->cell[rank].bell;
-}
-
-static void comm_alive(void *ctx, bool waits)
-{
-  manta_session *s = ctx;
-  manta_session_heartbeat(s);
-  atomic_store_explicit(&s->job->cell->stalled, waits, memory_order_relaxed);
-}
-
-static manta_status open_comm(manta_session *s, manta_error *err)
-{
-  struct manta__comm_host host = {.rank = s->job->id.rank,
-                                  .size = s->job->world,
-                                  .heap_fd = s->job->heap_fd,
-                                  .ctx = s,
-                                  .abort = &s->job->ctl->abort,
-                                  .check = comm_check,
-                                  .bell = comm_bell,
-                                  .alive = comm_alive};
-  return s->comm ? MANTA_OK : manta__comm_create(&s->comm, &host, err);
-}
-
 manta_comm *manta_session_comm(manta_session *s)
 {
-  manta_error err = MANTA_ERROR_INIT;
-  if (open_comm(s, &err) < 0)
-    manta__warn("no collectives: %s", err.message);
-  return s->comm;
-}
-
-// Whoever waits for this rank in a collective learns that it will not come.
-static void leave_comm(manta_session *s)
-{
-  if (s->job->world > 1)
-    open_comm(s, NULL);
-  manta__comm_destroy(s->comm);
-  s->comm = NULL;
+  return manta__comms_get(&s->comms);
 }
 
 // --- a job --------------------------------------------------------------------------------------
@@ -419,9 +376,39 @@ static void take_notices(struct manta__ctl *ctl)
     sigaction(SIGTERM, &ours, NULL);
 }
 
+// Every rank counts on from the checkpoint that the attempt begins from.
+static manta_status begin_attempt(manta_session *s, manta_error *err)
+{
+  manta_checkpoint *c;
+  s->iteration = 0;
+  s->saved_slot = -1;
+  s->saves = s->has_score = false;
+  s->last_report_ns = manta__now();
+  if (s->job->ckpt_fd < 0)
+    return MANTA_OK;
+  MANTA_TRY(manta__checkpoint_from_fd(&c, s->job->ckpt_fd, false, err));
+  s->iteration = manta_checkpoint_iteration(c);
+  manta_checkpoint_close(c);
+  return MANTA_OK;
+}
+
+// The next attempt, without leaving the function.
+static manta_status rejoin(void *session, manta_error *err)
+{
+  manta_session *s = session;
+  if (manta__ctl_check(s->job->ctl, NULL) != MANTA_EPEERLOST)
+    return manta_error_set(err, MANTA_ESTATE, "no rank is lost");
+  manta__comms_leave(&s->comms);
+  take_notices(NULL);
+  MANTA_TRY(manta__worker_rejoin(s->job, err));
+  take_notices(s->job->ctl);
+  return begin_attempt(s, err);
+}
+
 static manta_status begin(manta_session *s, struct manta__job *job, manta_error *err)
 {
-  *s = (manta_session){.job = job, .no_config = {.type = MANTA_MAP}, .saved_slot = -1};
+  *s = (manta_session){.job = job, .no_config = {.type = MANTA_MAP}};
+  s->comms = (struct manta__comms){.job = job, .rejoin = rejoin, .session = s};
   const manta_value *config = manta_value_get(&job->spec, "config");
   s->config = config && config->type == MANTA_MAP ? config : &s->no_config;
   s->in_run = manta_value_as_bool(manta_value_get(&job->spec, "in_run"), true);
@@ -429,19 +416,12 @@ static manta_status begin(manta_session *s, struct manta__job *job, manta_error 
   const char *detail = getenv("MANTA_DETAILED_METRICS");
   s->detailed = detail && !strcmp(detail, "1");
   gethostname(s->host, sizeof s->host - 1);
-  s->began_ns = s->last_report_ns = manta__now();
+  s->began_ns = manta__now();
   if (!slots_ready) {
     manta__slots_init(&slots);
     slots_ready = true;
   }
-  if (job->ckpt_fd < 0)
-    return MANTA_OK;
-  // Every rank counts on from the checkpoint.
-  manta_checkpoint *c;
-  MANTA_TRY(manta__checkpoint_from_fd(&c, job->ckpt_fd, false, err));
-  s->iteration = manta_checkpoint_iteration(c);
-  manta_checkpoint_close(c);
-  return MANTA_OK;
+  return begin_attempt(s, err);
 }
 
 static manta_status run_job(struct manta__job *job, manta_value *result, manta_error *err)
@@ -456,7 +436,7 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   current = &s;
   manta_status st = fn(&s, result, err);
   current = NULL;
-  leave_comm(&s);
+  manta__comms_leave(&s.comms);
   take_notices(NULL);
   if (st < 0 && err->message[0] == 0)
     manta_error_set(err, st, "the train function returned %s: %s", manta_status_name(st),

@@ -45,10 +45,10 @@ static manta_status check_config(const manta_trainer_config *c, manta_error *err
     return manta_error_set(err, MANTA_EINVAL, "min_workers must be 0 to workers (%d), not %d",
                            c->workers, c->min_workers);
   if (!(c->step_timeout_s >= 0) || !(c->grace_s >= 0) || !(c->cpus_per_worker >= 0) ||
-      !(c->gpus_per_worker >= 0))
-    return manta_error_set(
-        err, MANTA_EINVAL,
-        "step_timeout_s, grace_s, cpus_per_worker and gpus_per_worker must be >= 0");
+      !(c->gpus_per_worker >= 0) || !(c->host_timeout_s >= 0))
+    return manta_error_set(err, MANTA_EINVAL,
+                           "step_timeout_s, grace_s, cpus_per_worker, gpus_per_worker and "
+                           "host_timeout_s must be >= 0");
   if (c->max_retries < -2)
     return manta_error_set(err, MANTA_EINVAL, "max_retries must be -2, -1, 0 or more, not %d",
                            c->max_retries);
@@ -129,6 +129,8 @@ static void trainer_free(manta_trainer *t)
     manta__peer_free(p);
   }
   manta__fd_close(&t->newest.fd);
+  manta__muster_end(t);
+  manta__free(t->place);
   manta__free(t->name);
   manta__free(t->logdir);
   manta__free(t->run_dir);
@@ -151,11 +153,15 @@ manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_confi
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
   t->newest.fd = -1;
   manta_status st = fill(t, c, err);
+  pthread_mutex_lock(&drv.lock);
+  if (st == MANTA_OK)
+    st = manta__hostlist_take(t, c, err);
   if (st < 0) {
+    manta__hostlist_drop(t);
+    pthread_mutex_unlock(&drv.lock);
     trainer_free(t);
     return st;
   }
-  pthread_mutex_lock(&drv.lock);
   t->group = ++drv.groups;
   t->next = drv.trainers;
   drv.trainers = t;
@@ -201,12 +207,13 @@ manta_status manta_trainer_start(manta_trainer *t, manta_error *err)
 
 static void disband(manta_trainer *t)
 {
-  manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = MANTA__M_DISBAND, .group = t->group};
   int64_t by = manta__deadline(SHUTDOWN_S);
-  if (drv.agent && manta__driver_send(&m, NULL, &err) == MANTA_OK)
-    while (drv.agent && t->peers && wait_until(by))
-      ;
+  manta__run_tell_all(t, &m, NULL);
+  if (t->door && t->door->conn)
+    manta__node_send(t->door, &m, NULL, NULL);
+  while (t->peers && wait_until(by)) // those of a lost agent are dropped
+    ;
   while (t->peers) {
     struct manta__peer *p = t->peers;
     t->peers = p->next;
@@ -240,6 +247,7 @@ void manta_trainer_destroy(manta_trainer *t)
       *p = t->next;
       break;
     }
+  manta__hostlist_drop(t);
   manta__driver_down();
   pthread_mutex_unlock(&drv.lock);
   trainer_free(t);

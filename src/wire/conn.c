@@ -28,7 +28,8 @@ struct fd_mark {
 };
 
 struct manta__conn {
-  int sock;
+  int sock, out_fd; // one, but for pipes
+  bool pipes;
   bool closed; // the peer is gone; what was received can still be read
   manta__buf out;
   uint64_t out_at; // stream position of out.data[0]
@@ -46,19 +47,30 @@ static uint64_t frame_hash(const struct manta__frame *f, const void *data)
   return manta__hash_seed(data, f->len, seed);
 }
 
-manta_status manta__conn_create(manta__conn **out, int sock, manta_error *err)
+static manta_status make(manta__conn **out, int in, int out_fd, size_t backlog, manta_error *err)
 {
+  MANTA_TRY(manta__fd_nonblock(in, true, err));
+  MANTA_TRY(manta__fd_nonblock(out_fd, true, err));
   manta__conn *c = manta__calloc(1, sizeof *c);
   if (!c)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a connection");
-  manta_status st = manta__fd_nonblock(sock, true, err);
-  if (st < 0) {
-    manta__free(c);
-    return st;
-  }
-  c->sock = sock;
-  manta__buf_init(&c->out, MANTA__CONN_BACKLOG);
+  c->sock = in;
+  c->out_fd = out_fd;
+  manta__buf_init(&c->out, backlog);
   *out = c;
+  return MANTA_OK;
+}
+
+manta_status manta__conn_create(manta__conn **out, int sock, manta_error *err)
+{
+  return make(out, sock, sock, MANTA__CONN_BACKLOG, err);
+}
+
+manta_status manta__conn_create_pipes(manta__conn **out, int in, int out_fd, size_t backlog,
+                                      manta_error *err)
+{
+  MANTA_TRY(make(out, in, out_fd, backlog, err));
+  (*out)->pipes = true;
   return MANTA_OK;
 }
 
@@ -69,6 +81,8 @@ void manta__conn_destroy(manta__conn *c)
   for (int i = 0; i < c->marks; i++)
     manta__fd_close_all(c->mark[i].fd, c->mark[i].count);
   manta__fd_close_all(c->in_fd, c->in_fds);
+  if (c->out_fd != c->sock)
+    manta__fd_close(&c->out_fd);
   manta__fd_close(&c->sock);
   manta__buf_fini(&c->out);
   manta__free(c->in);
@@ -78,6 +92,16 @@ void manta__conn_destroy(manta__conn *c)
 int manta__conn_fd(const manta__conn *c)
 {
   return c->sock;
+}
+
+int manta__conn_out_fd(const manta__conn *c)
+{
+  return c->out_fd;
+}
+
+size_t manta__conn_queued(const manta__conn *c)
+{
+  return c->out.len;
 }
 
 bool manta__conn_pending(const manta__conn *c)
@@ -103,14 +127,37 @@ static void drop_mark(manta__conn *c)
   memmove(&c->mark[0], &c->mark[1], sizeof c->mark[0] * (size_t)c->marks);
 }
 
+static ssize_t put_bytes(manta__conn *c, const void *p, size_t n, const int *fd, int fds)
+{
+  ssize_t rc;
+  if (!c->pipes)
+    return manta__sock_send(c->sock, p, n, fd, fds);
+  do
+    rc = write(c->out_fd, p, n);
+  while (rc < 0 && errno == EINTR);
+  return rc;
+}
+
+static ssize_t get_bytes(manta__conn *c, void *p, size_t n, int *count)
+{
+  ssize_t rc;
+  if (!c->pipes)
+    return manta__sock_recv(c->sock, p, n, c->in_fd + c->in_fds, MAX_QUEUED_FDS - c->in_fds, count);
+  *count = 0;
+  do
+    rc = read(c->sock, p, n);
+  while (rc < 0 && errno == EINTR);
+  return rc;
+}
+
 manta_status manta__conn_flush(manta__conn *c, manta_error *err)
 {
   size_t at = 0;
   manta_status st = MANTA_OK;
   while (at < c->out.len) {
     bool fds = c->marks > 0 && c->mark[0].at == c->out_at + at;
-    ssize_t n = manta__sock_send(c->sock, c->out.data + at, stretch(c, at),
-                                 fds ? c->mark[0].fd : NULL, fds ? c->mark[0].count : 0);
+    ssize_t n = put_bytes(c, c->out.data + at, stretch(c, at), fds ? c->mark[0].fd : NULL,
+                          fds ? c->mark[0].count : 0);
     if (n < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK)
         st = manta_error_set(err, errno == EPIPE || errno == ECONNRESET ? MANTA_ECLOSED : MANTA_EIO,
@@ -199,7 +246,9 @@ manta_status manta__conn_send(manta__conn *c, const struct manta__msg *m, manta_
 {
   if (m->fds < 0 || m->fds > MANTA__MSG_FDS)
     return manta_error_set(err, MANTA_EINVAL, "too many descriptors in one message");
-  if (m->len > MANTA__FRAME_INLINE && !(m->flags & MANTA__FRAME_BLOB))
+  if (c->pipes && (m->fds > 0 || m->len > MANTA__FRAME_MAX))
+    return manta_error_set(err, MANTA_EINVAL, "descriptors, or %zu bytes, over pipes", m->len);
+  if (!c->pipes && m->len > MANTA__FRAME_INLINE && !(m->flags & MANTA__FRAME_BLOB))
     return send_blob(c, m, err);
   return send_frame(c, m, 0, m->data, m->len, m->fd, m->fds, err);
 }
@@ -222,7 +271,7 @@ manta_status manta__conn_drain(manta__conn *c, int64_t by, manta_error *err)
     MANTA_TRY(manta__conn_flush(c, err));
     if (!manta__conn_pending(c))
       return MANTA_OK;
-    int rc = manta__fd_wait(c->sock, true, by);
+    int rc = manta__fd_wait(c->out_fd, true, by);
     if (rc <= 0)
       return manta_error_set(err, rc ? MANTA_EIO : MANTA_ETIMEDOUT, "a peer does not read");
   }
@@ -253,8 +302,7 @@ static int fill(manta__conn *c, size_t need, manta_error *err)
 {
   MANTA_TRY(make_room(c, need < RECV_CHUNK ? RECV_CHUNK : need, err));
   int count;
-  ssize_t n = manta__sock_recv(c->sock, c->in + c->in_len, c->in_cap - c->in_len,
-                               c->in_fd + c->in_fds, MAX_QUEUED_FDS - c->in_fds, &count);
+  ssize_t n = get_bytes(c, c->in + c->in_len, c->in_cap - c->in_len, &count);
   c->in_fds += count;
   if (n > 0) {
     c->in_len += (size_t)n;
@@ -274,6 +322,12 @@ static manta_status check_head(const struct manta__frame *f, manta_error *err)
       ((f->flags & MANTA__FRAME_BLOB) && (f->fds == 0 || f->len != sizeof(uint64_t))))
     return manta_error_set(err, MANTA_EPROTO, "malformed frame");
   return MANTA_OK;
+}
+
+static bool begins_well(const uint8_t *p, size_t n)
+{
+  static const uint32_t magic = MANTA__FRAME_MAGIC;
+  return memcmp(p, &magic, n < sizeof magic ? n : sizeof magic) == 0;
 }
 
 static void give(manta__conn *c, const struct manta__frame *f, const uint8_t *data,
@@ -298,6 +352,8 @@ int manta__conn_recv(manta__conn *c, struct manta__msg *m, manta_error *err)
 {
   for (;;) {
     size_t have = c->in_len - c->in_at, need = sizeof(struct manta__frame);
+    if (have > 0 && !begins_well(c->in + c->in_at, have)) // no frame: do not wait for its end
+      return manta_error_set(err, MANTA_EPROTO, "malformed frame");
     if (have >= need) {
       struct manta__frame f;
       memcpy(&f, c->in + c->in_at, sizeof f);

@@ -64,9 +64,16 @@ typedef struct manta__conn manta__conn;
 
 /* Takes the socket and makes it non-blocking. */
 manta_status manta__conn_create(manta__conn **out, int sock, manta_error *err);
+/* The same over two descriptors that carry bytes only, pipes for example (they may be one): frames
+ * of up to MANTA__FRAME_MAX, no descriptors, no blobs. `backlog` takes the place of
+ * MANTA__CONN_BACKLOG. The process must ignore SIGPIPE. */
+manta_status manta__conn_create_pipes(manta__conn **out, int in, int out_fd, size_t backlog,
+                                      manta_error *err);
 /* Closes and frees; queued bytes are lost. NULL is fine. */
 void manta__conn_destroy(manta__conn *c);
 int manta__conn_fd(const manta__conn *c);
+int manta__conn_out_fd(const manta__conn *c);    /* the same, but for pipes */
+size_t manta__conn_queued(const manta__conn *c); /* bytes that wait to be sent */
 
 /* Queues the message and tries to send it. MANTA_ECLOSED if the peer is gone, MANTA_ETOOBIG past a
  * limit (which is named). */

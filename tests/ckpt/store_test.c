@@ -3,6 +3,8 @@
  * The store: what is written and committed is found again, retention keeps what it should, and
  * leftovers go.
  */
+#include <sys/mman.h>
+
 #include "ckpt/ckdir.h"
 #include "store_fixture.h"
 
@@ -37,6 +39,41 @@ static void what_is_committed_is_found(void **ctx)
   manta__store_close(s);
   manta__store_close(NULL);
   assert_int_equal(f->warnings, 0);
+}
+
+static void count_tick(void *ctx)
+{
+  ++*(int *)ctx;
+}
+
+// For a host that does not have the directory.
+static void a_checkpoint_on_disk_becomes_a_slot(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_checkpoint *c = NULL;
+  struct manta__manifest m;
+  struct manta__slot_meta *meta;
+  int dir, slot = -1, ticks = 0;
+  manta__store *s = open_store(f, &keep_all);
+  put(f, s, 7);
+  assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
+  assert_ok(manta__checkpoint_to_slot(dir, count_tick, &ticks, &slot, &err), &err);
+  assert_true(ticks >= 2);
+  assert_ok(manta__slot_map_meta(slot, &meta, &err), &err);
+  assert_memory_equal(&meta->id, &m.id, sizeof m.id);
+  assert_int_equal(meta->state, MANTA__SLOT_RETIRED);
+  munmap(meta, MANTA__SLOT_META);
+  assert_ok(manta__checkpoint_from_fd(&c, slot, false, &err), &err);
+  assert_true(sample_matches(&f->s, c, 7));
+  assert_int_equal(manta_checkpoint_iteration(c), m.iteration);
+  manta_checkpoint_close(c);
+  close(slot);
+  assert_int_equal(unlinkat(dir, m.files[0].name, 0), 0);
+  assert_status(manta__checkpoint_to_slot(dir, count_tick, &ticks, &slot, &err), MANTA_EIO);
+  assert_has(err.message, m.files[0].name);
+  close(dir);
+  manta__store_close(s);
 }
 
 static void a_checkpoint_is_opened_by_path(void **ctx)
@@ -304,6 +341,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       TEST(what_is_committed_is_found),
+      TEST(a_checkpoint_on_disk_becomes_a_slot),
       TEST(a_checkpoint_is_opened_by_path),
       TEST(uncommitted_does_not_exist),
       TEST(a_slot_without_sense_is_not_stored),

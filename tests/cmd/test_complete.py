@@ -65,6 +65,16 @@ def test_checkpoints_are_offered() -> None:
     assert complete("ckpt", "export", "--to", "x", name, "b") == ["best"]
 
 
+def test_what_can_be_measured_is_offered() -> None:
+    assert complete("bench", "") == ["comm"] and complete("bench", "comm", "") == []
+    assert complete("bench", "comm", "--op", "allg") == ["allgather"]
+    assert complete("bench", "--type", "b") == ["bf16"]
+    assert complete("bench", "comm", "--to", "") == complete("bench", "comm", "-n", "") == []
+    usage = bed.manta("bench", "comm", "--op", "none").err
+    for op in complete("bench", "comm", "--op", ""):
+        assert f" {op}" in usage, op
+
+
 def test_files_are_offered() -> None:
     (bed.root / "some-program").touch()
     (bed.root / "some-dir").mkdir()

@@ -12,8 +12,8 @@ import select
 from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
-COMMANDS = ["run", "resume", "status", "logs", "ps", "kill", "resize", "notice", "ckpt", "doctor",
-            "version", "help"]
+COMMANDS = ["run", "resume", "status", "logs", "ps", "kill", "resize", "notice", "ckpt", "agent",
+            "bench", "doctor", "version", "help"]
 
 
 def test_help_lists_every_command() -> None:
@@ -82,6 +82,13 @@ def test_wrong_numbers_are_named() -> None:
     for words, said in {("run", "-n", "0", COUNTER): "-n must be a number from 1 to 4096",
                         ("run", "-n", "two", COUNTER): 'not "two"',
                         ("resize", "x", "5000"): "the number of workers must be a number from 1",
+                        ("bench", "disk"): 'manta bench has no "disk"',
+                        ("bench", "comm", "--op", "x"): "--op must be one of allreduce reduce",
+                        ("bench", "comm", "--type", "bool"): "--type must be f32",
+                        ("bench", "comm", "--from", "4X"): '--from must be a size such as 4, 64K',
+                        ("bench", "comm", "--to", "0"): "--to must be a size",
+                        ("bench", "comm", "--from", "8", "--to", "4"): "--from is more than --to",
+                        ("bench", "comm", "-n", "65"): "-n must be a number from 1 to 64",
                         ("ckpt", "rm", "x"): 'manta ckpt has no "rm"'}.items():
         done = bed.manta(*words)
         assert done.code == 2 and said in done.err, done

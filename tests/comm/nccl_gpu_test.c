@@ -3,7 +3,7 @@
  * The module libmanta-nccl.so with a real GPU and the real NCCL. Several ranks share the first GPU,
  * which NCCL allows when it takes them for different hosts (NCCL_HOSTID).
  */
-#include "comm/device_cases.h"
+#include "comm/device_comm.h"
 
 /* Why there is nothing to test, found out by a child: CUDA does not survive a fork. */
 enum { FINE, NO_DRIVER, NO_GPU, NO_NCCL };
@@ -48,6 +48,12 @@ static void need_gpu(void)
     skip_because("CUDA finds no GPU");
   if (verdict == NO_NCCL)
     skip_because("NCCL cannot be used (MANTA_NCCL names its file)");
+}
+
+static void test_public_calls(void **state)
+{
+  need_gpu();
+  through_the_public_calls(3);
 }
 
 static void test_sums(void **state)
@@ -182,6 +188,7 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_device_memory_is_known),
+      cmocka_unit_test(test_public_calls),
       cmocka_unit_test(test_sums),
       cmocka_unit_test(test_moves),
       cmocka_unit_test(test_in_place),

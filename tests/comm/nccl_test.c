@@ -2,7 +2,7 @@
  *
  * The module libmanta-nccl.so against stand-ins for CUDA and NCCL (tests/comm/fake).
  */
-#include "comm/device_cases.h"
+#include "comm/device_comm.h"
 #include "comm/nccl.h"
 
 /* The module's own files are also linked in, so that their allocations can be made to fail. */
@@ -172,6 +172,11 @@ static int slow_moves(struct rank *t)
 static int slow_flight(struct rank *t)
 {
   return slowly(t, case_flight);
+}
+
+static void test_public_calls(void **state)
+{
+  through_the_public_calls(3);
 }
 
 static void test_sums(void **state)
@@ -606,6 +611,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_a_library_that_is_not_nccl),
       cmocka_unit_test(test_a_version_that_is_too_old),
       cmocka_unit_test(test_versions_that_differ),
+      cmocka_unit_test(test_public_calls),
       cmocka_unit_test(test_sums),
       cmocka_unit_test(test_moves),
       cmocka_unit_test(test_in_place),

@@ -10,6 +10,13 @@
 
 static struct manta__wire wire; // of this rank
 
+static void on_nets(const struct place *place, int n, net_fn fn)
+{
+  struct nets t;
+  nets_start(&t, place, n, fn);
+  assert_int_equal(nets_end(&t), 0);
+}
+
 // Until all are over: the first failure, or MANTA_ETIMEDOUT.
 static manta_status wait_all(struct manta__net_req **req, size_t n, double seconds)
 {
@@ -384,7 +391,7 @@ static void alone(int (*fn)(struct board *b))
     int line = fn(b);
     if (line)
       fprintf(stderr, "line %d\n", line);
-    exit(line != 0);
+    _exit(line != 0);
   }
   int status = -1;
   assert_int_equal(waitpid(pid, &status, 0), pid);

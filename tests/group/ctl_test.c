@@ -20,7 +20,7 @@ static struct manta__ctl *make(int world, size_t *bytes)
   manta_error err = MANTA_ERROR_INIT;
   struct manta__ctl *c = NULL;
   int fd = -1;
-  assert_ok(manta__ctl_create(&fd, 77, 3, world, &err), &err);
+  assert_ok(manta__ctl_create(&fd, 77, 3, world, "here", &err), &err);
   assert_ok(manta__ctl_map(&c, bytes, fd, &err), &err);
   close(fd);
   assert_int_equal(c->run, 77);
@@ -47,8 +47,28 @@ static void a_lost_rank_is_named(void **ctx)
   struct manta__ctl *c = make(5, &bytes);
   manta__ctl_abort(c, MANTA__ABORT_RANK + 4);
   assert_status(manta__ctl_check(c, &err), MANTA_EPEERLOST);
-  assert_string_equal(err.message, "rank 4 of 5 was lost");
+  assert_string_equal(err.message, "rank 4 on here was lost: it died");
   assert_status(manta__ctl_check(c, NULL), MANTA_EPEERLOST);
+  manta__shm_unmap(c, bytes);
+}
+
+static void the_cause_is_told_once(void **ctx)
+{
+  size_t bytes;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__ctl *c = make(2, &bytes);
+  manta__ctl_explain(c, MANTA__ABORT_RANK + 7, "far", "it is silent");
+  manta__ctl_explain(c, MANTA__ABORT_RANK + 1, NULL, "too late");
+  assert_ok(manta__ctl_check(c, &err), &err);
+  manta__ctl_abort(c, MANTA__ABORT_RANK + 7);
+  assert_status(manta__ctl_check(c, &err), MANTA_EPEERLOST);
+  assert_string_equal(err.message, "rank 7 on far was lost: it is silent");
+  manta__shm_unmap(c, bytes);
+  c = make(2, &bytes); // one that was explained, and another that was first
+  manta__ctl_explain(c, MANTA__ABORT_RANK + 1, NULL, "exit code 3");
+  manta__ctl_abort(c, MANTA__ABORT_RANK + 0);
+  assert_status(manta__ctl_check(c, &err), MANTA_EPEERLOST);
+  assert_string_equal(err.message, "rank 0 on here was lost: it died");
   manta__shm_unmap(c, bytes);
 }
 
@@ -172,6 +192,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_is_wrong_at_first),
       cmocka_unit_test(a_lost_rank_is_named),
+      cmocka_unit_test(the_cause_is_told_once),
       cmocka_unit_test(the_first_cause_stays),
       cmocka_unit_test(of_two_aborts_one_wins),
       cmocka_unit_test(everyone_who_waits_is_woken),

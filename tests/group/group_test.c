@@ -17,6 +17,7 @@ enum op {
   DONE,   /* rank n, status */
   GONE,   /* rank n */
   AGENT,
+  HOST, /* with the ranks from n on */
   STOP,
   NOTICE,
   RESIZE, /* to n */
@@ -86,6 +87,9 @@ static void apply(struct manta__group *g, const struct step *s)
     break;
   case AGENT:
     manta__group_agent_lost(g, &err);
+    break;
+  case HOST: // of two, the second
+    manta__group_host_lost(g, s->n, g->world - s->n, &err);
     break;
   case STOP:
     manta__group_stop(g, MANTA_ECANCELED, "canceled");
@@ -504,6 +508,41 @@ static const struct scenario scenarios[] = {
      -1,
      1,
      1},
+    {"a host's loss ends the attempt of the others, and is retried",
+     POLICY(2, false),
+     {{FORMED, 4, 0, 0, ""},
+      {HOST, 2, MANTA_EAGENT, 1, "A"},
+      {DONE, 0, LOST, 2, ""},
+      {DONE, 1, LOST, 3, "F"},
+      {FORMED, 2, 0, 4, ""}},
+     MANTA__G_RUNNING,
+     MANTA_OK,
+     -1,
+     1,
+     1},
+    {"a host's loss without retries is the root",
+     POLICY(0, false),
+     {{FORMED, 4, 0, 0, ""},
+      {HOST, 2, MANTA_EAGENT, 1, "A"},
+      {DONE, 0, LOST, 2, ""},
+      {TICK, 0, 0, 5001, "K"},
+      {GONE, 1, 0, 5002, "O"}},
+     MANTA__G_OVER,
+     MANTA_EAGENT,
+     2,
+     0,
+     0},
+    {"a host that is lost after its ranks were done is no loss",
+     POLICY(2, false),
+     {{FORMED, 2, 0, 0, ""},
+      {DONE, 1, 0, 1, ""},
+      {HOST, 1, MANTA_EAGENT, 2, ""},
+      {DONE, 0, 0, 3, "O"}},
+     MANTA__G_OVER,
+     MANTA_OK,
+     -1,
+     0,
+     0},
     {"the agent's loss while forming and while waiting for room",
      POLICY(1, false),
      {{AGENT, 0, 0, 1, "F"}, {NOROOM, 0, MANTA_ENOROOM, 2, ""}, {AGENT, 0, 0, 3, "O"}},
@@ -657,10 +696,10 @@ static void any_event(struct watch *w)
 {
   static const enum op often[] = {DONE, GONE, DONE, GONE,   FORMED, FORMED, TICK, CKPT,
                                   ROOM, TICK, CKPT, NOROOM, RESIZE, DONE,   DONE, TICK};
-  static const enum op rare[] = {STOP, NOTICE, AGENT, NOROOM};
+  static const enum op rare[] = {STOP, NOTICE, AGENT, HOST, NOROOM};
   static manta_error err = {.rank = -1, .message = "why"};
   struct manta__group *g = &w->g;
-  enum op op = pick(60) == 0 ? rare[pick(4)] : often[pick(16)];
+  enum op op = pick(60) == 0 ? rare[pick(5)] : often[pick(16)];
   struct step s = {.op = op, .n = (int)pick(PLACES) + 1};
   manta_status st = some_status();
   err.status = st < 0 && pick(3) == 0 ? st : MANTA_ENOROOM;

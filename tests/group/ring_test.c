@@ -451,6 +451,80 @@ static void what_is_no_ring_is_refused(void **ctx)
   assert_status(manta__ring_open(&r, fd, &err), MANTA_EPROTO);
 }
 
+// --- a mirror -----------------------------------------------------------------------------------
+
+// A producer, its consumer which takes, a mirror that is filled, and the consumer of that.
+static void a_mirror_has_the_same_records_at_the_same_places(void **state)
+{
+  static const size_t most[] = {100, 3000, 200000, MANTA__ROW_MAX - 200};
+  for (size_t k = 0; k < sizeof most / sizeof *most; k++) {
+    struct manta__ring from, take, fill, to;
+    open_both(&from, &take);
+    open_both(&fill, &to);
+    uint64_t rows = most[k] > 100000 ? 500 : 30000, made = 0, seen = 0;
+    manta_status st = MANTA_OK;
+    while (seen < rows) {
+      while (made < rows && put(&from, made + 1, most[k]))
+        made++;
+      const uint8_t *p;
+      uint64_t pos;
+      size_t n;
+      while ((p = manta__ring_take(&take, 5000, &pos, &n, &st)))
+        for (size_t part; n > 0; n -= part, p += part, pos += part) {
+          bool wake;
+          part = n < 5000 ? n : 5000;
+          assert_ok(manta__ring_put(&fill, pos, p, part, part == n, &wake), &(manta_error){0});
+        }
+      assert_int_equal(st, MANTA_OK);
+      assert_int_equal(fill.pos, take.pos);
+      for (const struct manta__ring_rec *rec; (rec = manta__ring_next(&to, &st)); seen++)
+        assert_true(row_is_whole(rec, seen + 1, most[k]));
+      assert_int_equal(st, MANTA_OK);
+      manta__ring_release(&to);
+      manta__ring_release_to(&take, manta__ring_tail(&to));
+    }
+    assert_int_equal(manta__ring_tail(&take), manta__ring_tail(&to));
+    close_both(&from, &take);
+    close_both(&fill, &to);
+  }
+}
+
+// Half a record is not seen; what does not follow is refused; the producer waits for the mirror.
+static void a_mirror_shows_whole_records_only(void **state)
+{
+  struct manta__ring from, take, fill, to;
+  uint64_t pos, made = 0;
+  size_t n;
+  bool wake;
+  manta_status st;
+  open_both(&from, &take);
+  open_both(&fill, &to);
+  assert_true(put(&from, 1, 100));
+  const uint8_t *p = manta__ring_take(&take, 5000, &pos, &n, &st);
+  assert_non_null(p);
+  assert_null(manta__ring_take(&take, 5000, &pos, &n, &st));
+  assert_true(manta__ring_sleep(&to));
+  assert_int_equal(manta__ring_put(&fill, pos, p, 16, false, &wake), MANTA_OK);
+  assert_false(wake);
+  assert_null(manta__ring_next(&to, &st));
+  assert_int_equal(manta__ring_put(&fill, pos, p, n, true, &wake), MANTA_EPROTO);
+  assert_int_equal(manta__ring_put(&fill, pos + 16, p + 16, n - 16, true, &wake), MANTA_OK);
+  assert_true(wake);
+  assert_non_null(manta__ring_next(&to, &st));
+  assert_int_equal(manta__ring_put(&fill, fill.pos + 8, p, n, true, &wake), MANTA_EPROTO);
+  while (put(&from, made + 2, 100))
+    made++;
+  while (manta__ring_take(&take, 5000, &pos, &n, &st))
+    ;
+  assert_false(put(&from, made + 2, 100));     // taken, but the other side has not read it
+  manta__ring_release_to(&take, take.pos + 8); // cannot be
+  assert_false(put(&from, made + 2, 100));
+  manta__ring_release_to(&take, take.pos);
+  assert_true(put(&from, made + 2, 100));
+  close_both(&from, &take);
+  close_both(&fill, &to);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -465,6 +539,8 @@ int main(void)
       cmocka_unit_test(a_killed_producer_leaves_whole_rows),
       cmocka_unit_test(scribbles_never_crash_a_reader),
       cmocka_unit_test(what_is_no_ring_is_refused),
+      cmocka_unit_test(a_mirror_has_the_same_records_at_the_same_places),
+      cmocka_unit_test(a_mirror_shows_whole_records_only),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,14 +230,15 @@ static void send_job(struct worker *w, const char *fn, int rank, int world, stru
   void *packed, *p;
   size_t n, bytes;
   int ctl_fd, job_fd;
-  assert_ok(manta__ctl_create(&ctl_fd, 99, 4, world, &err), &err);
+  assert_ok(manta__ctl_create(&ctl_fd, 99, 4, world, "here", &err), &err);
   assert_ok(manta_value_pack(&spec, &packed, &n, &err), &err);
   assert_ok(manta__shm_create("job", n, &job_fd, &err), &err);
   assert_ok(manta__shm_map(job_fd, &p, &bytes, &err), &err);
   memcpy(p, packed, n);
   manta__shm_unmap(p, bytes);
   manta_free(packed);
-  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_STR("mark", "12.34"));
+  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
+                               MANTA_KV_INT("local_world", world), MANTA_KV_STR("mark", "12.34"));
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = {.run = 99, .attempt = 4, .rank = rank},
                          .fd = {ctl_fd, job_fd},
@@ -411,6 +412,7 @@ static void exit_statuses_are_forwarded(void **ctx)
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
   expect_output(&w, "last words\n"); // line-buffered: _exit loses no whole line
   assert_int_equal(manta__robust_hold(&ctl->cell[0].life), 1);
+  manta__robust_release(&ctl->cell[0].life); // else the next segment at its address is spoilt
   ctl_unmap(ctl);
   worker_close(&w);
   zygote_end(&z);
@@ -430,6 +432,7 @@ static void a_closed_lifeline_kills_a_worker(void **ctx)
   assert_true(is_gone(&w, WAIT_S));
   assert_int_equal(exit_status(&z, w.pid), SIGKILL);
   assert_int_equal(manta__robust_hold(&ctl->cell[0].life), 1);
+  manta__robust_release(&ctl->cell[0].life); // else the next segment at its address is spoilt
   ctl_unmap(ctl);
   worker_close(&w);
   zygote_end(&z);

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-LIMIT_S = 60
+LIMIT_S = 120
 GONE_S = 2.0  # every process of a run is gone so soon after its driver
 
 

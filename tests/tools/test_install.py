@@ -168,7 +168,8 @@ def test_the_program_of_the_readme_runs() -> None:
     said = run(program, env={"LD_LIBRARY_PATH": str(library("libmanta.so").parent),
                              "MANTA_RESULTS": str(top / "results"), "MANTA_BIN": "",
                              "PATH": "/nowhere"})
-    assert said == text.split("```text\n")[1].split("```")[0], said
+    shown = text.split("```c\n")[1].split("```text\n")[1].split("```")[0]
+    assert said == shown, said
 
 
 def test_a_cxx_program_links() -> None:

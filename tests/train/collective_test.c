@@ -58,10 +58,24 @@ static manta_status sharing(manta_session *s, manta_value *result, manta_error *
   return manta_value_set_int(result, (int64_t)(manta__hash(m.w, WEIGHTS * 4) >> 1));
 }
 
-static int64_t weights_of(int workers, bool heap, int victim)
+// hosts: how many; a host is a command on this machine, and what is between them is UCX.
+static int64_t weights_on(int hosts, int workers, bool heap, int victim)
 {
+  static char command[600];
+  static manta_host list[3];
   struct rig r;
   rig_init(&r, workers);
+  snprintf(command, sizeof command, "exec %s agent --stdio", getenv("MANTA_BIN"));
+  for (int i = 0; i < hosts; i++)
+    list[i] = (manta_host){.name = i == 0   ? "a"
+                                   : i == 1 ? "b"
+                                            : "c",
+                           .command = command,
+                           .slots = workers / hosts + (i < workers % hosts)};
+  if (hosts > 1) {
+    r.cfg.hosts = list;
+    r.cfg.host_count = (size_t)hosts;
+  }
   rig_make(&r);
   manta_value c = MANTA_MAP(MANTA_KV_BOOL("heap", heap), MANTA_KV_INT("victim", victim));
   r.rc.config = &c;
@@ -74,6 +88,11 @@ static int64_t weights_of(int workers, bool heap, int victim)
   return first;
 }
 
+static int64_t weights_of(int workers, bool heap, int victim)
+{
+  return weights_on(1, workers, heap, victim);
+}
+
 static void a_kill_does_not_change_a_bit(void **state)
 {
   for (int n = 2; n <= 4; n++) {
@@ -83,6 +102,118 @@ static void a_kill_does_not_change_a_bit(void **state)
     assert_int_equal(weights_of(n, true, -1), quiet);
   }
 }
+
+static void need_ucx(void)
+{
+  char path[700];
+  const char *dir = getenv("MANTA_MODULES");
+  snprintf(path, sizeof path, "%s/libmanta-ucx.so", dir ? dir : ".");
+  if (access(path, R_OK) < 0)
+    skip_because("the module libmanta-ucx.so was not built");
+}
+
+static void hosts_do_not_change_a_bit(void **state)
+{
+  need_ucx();
+  for (int n = 2; n <= 5; n++) {
+    int64_t quiet = weights_of(n, false, -1);
+    assert_int_equal(weights_on(2, n, n % 2, -1), quiet);
+    assert_int_equal(weights_on(2, n, n % 2 == 0, n - 1), quiet); // killed on the second host
+    if (n >= 3)
+      assert_int_equal(weights_on(3, n, true, 0), quiet);
+  }
+}
+
+// --- going on inside the function ---------------------------------------------------------------
+
+static manta_status one_step(manta_session *s, manta_comm *comm, int64_t step, manta_error *err)
+{
+  int r = manta_session_rank(s), n = manta_session_world_size(s);
+  float x = (float)(r + step);
+  manta_state state = {0};
+  if (r == 1 && manta_session_attempt(s) < 3 && step == 10 + 7 * manta_session_attempt(s)) {
+    board->fired++;
+    raise(SIGKILL);
+  }
+  MANTA_TRY(manta_comm_allreduce(comm, &x, &x, 1, MANTA_F32, MANTA_SUM, err));
+  if (x != (float)(n * (n - 1) / 2 + n * step))
+    return manta_error_set(err, MANTA_EUSER, "%g at %lld", (double)x, (long long)step);
+  manta_value row = MANTA_MAP(MANTA_KV_INT("count", step + 1));
+  MANTA_TRY(manta_session_report(s, &row, err));
+  return manta_session_save(s, &state, err);
+}
+
+// One call of the function per process, whatever happens to others.
+static manta_status rebuilding(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_comm *comm = manta_session_comm(s);
+  int64_t lost = 0, least = 0;
+  board_open();
+  while (manta_session_iteration(s) < 40) {
+    manta_status st = one_step(s, comm, manta_session_iteration(s), err);
+    if (st == MANTA_EPEERLOST) {
+      lost++;
+      least = 1000 * lost + manta_session_rank(s);
+      MANTA_TRY(manta_comm_agree(comm, &least, err));
+      st = manta_comm_rebuild(&comm, err);
+    }
+    MANTA_TRY(st);
+  }
+  if (manta_comm_rebuild(&comm, err) != MANTA_ESTATE)
+    return manta_error_set(err, MANTA_EUSER, "rebuilt though nobody was lost");
+  return manta_value_set_int(result, lost * 10000 + least);
+}
+
+static void survivors_go_on_inside_their_function(void **state)
+{
+  for (int n = 2; n <= 4; n += 2) {
+    struct rig r;
+    rig_init(&r, n);
+    r.cfg.max_retries = 5;
+    rig_make(&r);
+    assert_ok(manta_trainer_run(r.t, rebuilding, &r.rc, &r.results, &r.err), &r.err);
+    assert_int_equal(board->fired, 3);
+    assert_int_equal(r.last, 40);
+    // Three losses seen by one call, rank 0 had the least each time; the newcomer saw none.
+    for (int i = 0; i < n; i++)
+      assert_int_equal(manta_value_as_int(manta_value_at(&r.results, (size_t)i), -1),
+                       i == 1 ? 0 : 3 * 10000 + 3000);
+    rig_fini(&r);
+  }
+}
+
+static manta_status gives_up(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_comm *comm = manta_session_comm(s);
+  board_open();
+  if (manta_session_rank(s) == 1) {
+    board->fired++;
+    raise(SIGKILL);
+  }
+  manta_status st = manta_comm_barrier(comm, err);
+  if (st == MANTA_EPEERLOST)
+    st = manta_comm_rebuild(&comm, err);
+  board->at[0] = st;
+  return st;
+}
+
+// No retry is left: who waits to go on is told, and its process serves the next run.
+static void a_run_that_does_not_go_on_ends_the_wait(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  r.cfg.max_retries = -2;
+  rig_make(&r);
+  assert_status(manta_trainer_run(r.t, gives_up, &r.rc, NULL, &r.err), MANTA_EWORKER);
+  assert_int_equal(board->fired, 1);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("victim", -1));
+  r.rc.config = &c;
+  assert_ok(manta_trainer_run(r.t, sharing, &r.rc, &r.results, &r.err), &r.err);
+  assert_int_equal(board->at[0], MANTA_EABORTED);
+  rig_fini(&r);
+}
+
+// --- who does not come --------------------------------------------------------------------------
 
 static manta_status leaves_early(manta_session *s, manta_value *result, manta_error *err)
 {
@@ -135,6 +266,9 @@ int main(int argc, char **argv)
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(a_kill_does_not_change_a_bit),
+      rig_test(hosts_do_not_change_a_bit),
+      rig_test(survivors_go_on_inside_their_function),
+      rig_test(a_run_that_does_not_go_on_ends_the_wait),
       rig_test(who_waits_for_a_rank_that_returned_is_told),
       rig_test(only_the_rank_that_hangs_is_replaced),
   };

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the measures share: rows of the table, statistics, and the programs of one build."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM_LIMIT_S = 900
+CALM = 0.15  # of the processors, for everything else
+Samples = dict[str, list[float]]
+
+
+class CannotMeasure(Exception):
+    pass
+
+
+@dataclass
+class Row:
+    """A line of the table. `ok` is None where there is no bar, or not all of it could be seen."""
+    name: str
+    what: str
+    unit: str
+    ours: list[float]
+    bar: str = ""
+    ok: bool | None = None
+    peer_name: str = ""
+    peer: list[float] = field(default_factory=list)
+    ratio: float | None = None  # median over pairs
+    note: str = ""
+
+
+@dataclass
+class Sizes:
+    reps: int = 20
+    kills: int = 50
+    busy_kills: int = 200
+    rows: int = 200_000
+    many: int = 256
+    state_mb: int = 100
+    write_mb: int = 256
+    big_mb: int = 1024
+    step_ms: int = 300
+    ddp_mb: int = 25
+    ddp_us: int = 20_000
+    net_mb: int = 25
+    comm_reps: int = 9  # rounds per size
+    gloo_reps: int = 3
+    comm_ms: int = 60  # per size
+    comm_factor: int = 4  # between sizes
+    comm_to: int = 256 << 20
+    limit_mb: int = 100
+    wait_ms: int = 1000
+    storm_kills: int = 1000
+
+
+QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
+              step_ms=10, ddp_mb=1, ddp_us=500, net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
+              comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5)
+
+
+@dataclass
+class Grid:
+    """A table of its own below the rows: a figure per size and contestant."""
+    title: str
+    columns: list[str]
+    lines: list[list[str]]
+
+
+def percentile(samples: list[float], p: float) -> float:
+    """The smallest sample that at least p percent do not exceed."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(len(ordered) * p / 100) - 1)]
+
+
+def median(samples: list[float]) -> float:
+    return statistics.median(samples)
+
+
+def pair_ratio(above: list[float], below: list[float]) -> float | None:
+    return median([a / b for a, b in zip(above, below)]) if above and below else None
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+class Bench:
+    """Runs the programs of one build in a directory of its own, and gives their samples."""
+
+    def __init__(self, build: Path, sizes: Sizes, scratch: Path) -> None:
+        self.build, self.sizes, self.scratch = build, sizes, scratch
+        self.grids: list[Grid] = []
+        self.patience_s = 0.0
+        self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta"),
+                    "MANTA_MODULES": str(build / "src")}
+
+    def text(self, program: str, *args: object) -> str:
+        return self.run(self.build / "bench" / f"bench_{program}", *args)
+
+    def manta(self, *args: object) -> Any:
+        """What the command says in JSON."""
+        return json.loads(self.run(self.build / "src" / "cmd" / "manta", *args, "--json"))
+
+    def run(self, *words: object) -> str:
+        command = [str(w) for w in words]
+        try:
+            done = subprocess.run(command, env=self.env, text=True, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  timeout=PROGRAM_LIMIT_S)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            raise CannotMeasure(str(e)) from e
+        if done.returncode != 0:
+            raise CannotMeasure(f"{' '.join(command)}: exit status {done.returncode}: "
+                                f"{done.stderr.strip()}")
+        return done.stdout
+
+    def samples(self, program: str, *args: object) -> Samples:
+        """One call in a fresh directory, which is removed."""
+        with tempfile.TemporaryDirectory(dir=self.scratch) as d:
+            return parse(self.text(program, *args, "--dir", d))
+
+
+class Others:
+    """What part of the processors was busy with anything but our own programs, since it was made.
+    Ours are those that have ended meanwhile."""
+
+    def __init__(self) -> None:
+        self.ticks, self.idle = self.look()
+        self.own = self.own_ticks()
+
+    @staticmethod
+    def look() -> tuple[int, int]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(ticks), ticks[3] + ticks[4]
+
+    @staticmethod
+    def own_ticks() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (used.ru_utime + used.ru_stime) * os.sysconf("SC_CLK_TCK")
+
+    def share(self) -> float:
+        ticks, idle = self.look()
+        busy = ticks - self.ticks - (idle - self.idle) - (self.own_ticks() - self.own)
+        return busy / max(1, ticks - self.ticks)
+
+
+def await_calm(by: float) -> None:
+    """Until nothing else runs, or the monotonic clock says `by`."""
+    while time.monotonic() < by:
+        others = Others()
+        time.sleep(0.15)
+        if others.share() < CALM:
+            return
+
+
+def parse(text: str) -> Samples:
+    out: Samples = defaultdict(list)
+    for line in text.splitlines():
+        name, value = line.split()
+        out[name].append(float(value))
+    return out
+
+
+def gather(into: Samples, more: Samples) -> None:
+    for name, values in more.items():
+        into[name] += values

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/command.c - the command `manta`: where it is, and a child of it in one of its roles.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "sys/proc.h"
+#include "sys/sock.h"
+
+// Not the directory of that name in which the modules lie.
+static bool is_command(const char *path)
+{
+  struct stat sb;
+  return access(path, X_OK) == 0 && stat(path, &sb) == 0 && S_ISREG(sb.st_mode);
+}
+
+static char *beside(const char *file, const char *relative)
+{
+  const char *slash = strrchr(file, '/');
+  char *path = slash ? manta__asprintf("%.*s/%s", (int)(slash - file), file, relative) : NULL;
+  if (path && is_command(path))
+    return path;
+  manta__free(path);
+  return NULL;
+}
+
+static char *in_path(void)
+{
+  const char *dirs = getenv("PATH");
+  while (dirs && *dirs) {
+    size_t n = strcspn(dirs, ":");
+    char *path = manta__asprintf("%.*s/manta", (int)n, dirs);
+    if (path && n > 0 && is_command(path))
+      return path;
+    manta__free(path);
+    dirs += n + (dirs[n] == ':');
+  }
+  return NULL;
+}
+
+char *manta__engine_command(void)
+{
+  static const char *const places[] = {"manta", "../bin/manta", "cmd/manta", "../../bin/manta"};
+  const char *given = getenv("MANTA_BIN");
+  if (given && *given)
+    return manta__strdup(given);
+  Dl_info info;
+  char self[PATH_MAX], lib[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  self[n > 0 ? n : 0] = 0;
+  const char *from[] = {NULL, self};
+  if (dladdr((void *)manta__engine_command, &info) && info.dli_fname &&
+      realpath(info.dli_fname, lib))
+    from[0] = lib;
+  for (size_t f = 0; f < 2; f++)
+    for (size_t i = 0; from[f] && i < sizeof places / sizeof *places; i++) {
+      char *path = beside(from[f], places[i]);
+      if (path)
+        return path;
+    }
+  return in_path();
+}
+
+// Our environment, with the role added.
+static char **environment(char *role)
+{
+  size_t n = 0;
+  while (environ[n])
+    n++;
+  char **env = manta__calloc(n + 2, sizeof *env);
+  if (env) {
+    memcpy(env, environ, n * sizeof *env);
+    env[n] = role;
+  }
+  return env;
+}
+
+manta_status manta__engine_start_role(const char *role, char *const argv[], int *sock, pid_t *pid,
+                                      manta_error *err)
+{
+  int end[2];
+  char *path = manta__engine_command();
+  if (!path)
+    return manta_error_set(err, MANTA_ENOENT,
+                           "the command \"manta\" is not found, and manta needs it to run workers\n"
+                           "hint: install it, or set MANTA_BIN to its path");
+  manta_status st = manta__sock_pair(end, err);
+  if (st < 0) {
+    manta__free(path);
+    return st;
+  }
+  char *mark = manta__asprintf(MANTA__ROLE_ENV "=%s", role);
+  char **env = mark ? environment(mark) : NULL;
+  if (env)
+    st = manta__proc_spawn(pid, path, argv, env, &end[1], 1, -1, err);
+  else
+    st = manta_error_set(err, MANTA_ENOMEM, "no memory to start the agent");
+  manta__free(env);
+  manta__free(mark);
+  manta__free(path);
+  close(end[1]);
+  if (st < 0)
+    close(end[0]);
+  else
+    *sock = end[0];
+  return st;
+}
+
+int manta__engine_end(pid_t pid, bool at_once)
+{
+  int status = -1;
+  if (pid <= 0)
+    return -1;
+  if (at_once)
+    kill(pid, SIGKILL);
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR)
+      return -1; // the program reaps all its children
+  return status;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/comms.h"
+
+#include <manta/trainer.h>
+
+#include "base/clock.h"
+
+// --- what a communicator asks of its host -------------------------------------------------------
+
+static manta_status check(void *ctx, manta_error *err)
+{
+  struct manta__comms *c = ctx;
+  return manta__ctl_check(c->job->ctl, err);
+}
+
+static struct manta__bell *bell(void *ctx, int local)
+{
+  struct manta__comms *c = ctx;
+  return &c->job->ctl->cell[local].bell;
+}
+
+static void alive(void *ctx, bool waits)
+{
+  struct manta__cell *cell = ((struct manta__comms *)ctx)->job->cell;
+  atomic_store_explicit(&cell->beat_ns, manta__now(), memory_order_relaxed);
+  atomic_store_explicit(&cell->stalled, waits, memory_order_relaxed);
+}
+
+static manta_status agree(void *ctx, int64_t *value, int64_t by, manta_error *err)
+{
+  struct manta__comms *c = ctx;
+  return manta__worker_agree(c->job, value, by, err);
+}
+
+static manta_status rebuild(void *ctx, manta_comm **out, manta_error *err)
+{
+  struct manta__comms *c = ctx;
+  manta_status st = c->rejoin(c->session, err);
+  *out = manta__comms_get(c);
+  return st;
+}
+
+// --- between hosts ------------------------------------------------------------------------------
+
+static manta_status exchange(void *ctx, const void *blob, size_t size, const void **all,
+                             size_t *bytes, manta_error *err)
+{
+  struct manta__comms *c = ctx;
+  manta__blobs_fini(&c->blobs);
+  MANTA_TRY(manta__worker_exchange(c->job, blob, size, &c->blobs, MANTA__NEVER, err));
+  for (int r = 0; r < c->job->world; r++) {
+    all[r] = c->blobs.data[r];
+    bytes[r] = c->blobs.bytes[r];
+  }
+  return MANTA_OK;
+}
+
+static manta_status open_wire(struct manta__comms *c, manta_error *err)
+{
+  const struct manta__job *job = c->job;
+  const struct manta__net_ops *ops;
+  const char *local = job->host_addr[job->node_rank];
+  bool remote[MANTA_MAX_RANKS];
+  struct manta__net *net;
+  for (int r = 0; r < job->world; r++)
+    remote[r] = job->host_of[r] != job->node_rank;
+  struct manta__net_config cfg = {.rank = job->id.rank,
+                                  .size = job->world,
+                                  .remote = remote,
+                                  .local = local[0] ? local : NULL,
+                                  .ctx = c,
+                                  .exchange = exchange};
+  MANTA_TRY(manta__net_load("ucx", &ops, err));
+  manta_status st = ops->create(&net, &cfg, err);
+  manta__blobs_fini(&c->blobs);
+  MANTA_TRY(st);
+  MANTA_TRY(manta__wire_init(&c->wire, net, err));
+  c->span = (struct manta__span){job->id.rank, job->world, job->host_of, &c->wire};
+  return MANTA_OK;
+}
+
+// --- the communicator ---------------------------------------------------------------------------
+
+static struct manta__comm_host describe(struct manta__comms *c)
+{
+  const struct manta__job *job = c->job;
+  return (struct manta__comm_host){.rank = job->local_rank,
+                                   .size = job->local_world,
+                                   .span = c->span.wire ? &c->span : NULL,
+                                   .heap_fd = job->heap_fd,
+                                   .ctx = c,
+                                   .abort = &job->ctl->abort,
+                                   .check = check,
+                                   .bell = bell,
+                                   .alive = alive,
+                                   .agree = agree,
+                                   .rebuild = rebuild};
+}
+
+static manta_status open_comm(struct manta__comms *c, manta_error *err)
+{
+  if (c->job->hosts > 1)
+    MANTA_TRY(open_wire(c, err));
+  struct manta__comm_host host = describe(c);
+  return manta__comm_create(&c->comm, &host, err);
+}
+
+static void close_wire(struct manta__comms *c)
+{
+  if (c->span.wire)
+    manta__wire_fini(c->span.wire);
+  c->span.wire = NULL;
+}
+
+manta_comm *manta__comms_get(struct manta__comms *c)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (c->comm)
+    return c->comm;
+  if (open_comm(c, &err) < 0) {
+    close_wire(c);
+    struct manta__comm_host host = describe(c);
+    c->comm = manta__comm_create_failed(&host, c->job->id.rank, c->job->world, &err);
+  }
+  return c->comm;
+}
+
+void manta__comms_leave(struct manta__comms *c)
+{
+  // Those of this host may look for us in the segment; of other hosts nobody does before we asked.
+  if (!c->comm && c->job->world > 1 && c->job->hosts == 1)
+    manta__comms_get(c);
+  manta__comm_destroy(c->comm);
+  c->comm = NULL;
+  close_wire(c);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/comms.h - the communicator of a job: what the collectives need of the runtime, and between
+ * hosts the wire.
+ */
+#ifndef MANTA_TRAIN_COMMS_H
+#define MANTA_TRAIN_COMMS_H
+
+#include "comm/comm.h"
+#include "comm/net.h"
+#include "group/worker.h"
+
+struct manta__comms {
+  struct manta__job *job;
+  manta_comm *comm; /* NULL: not asked for yet */
+  /* Ends the attempt for this rank and takes part in the next one; given by the session. */
+  manta_status (*rejoin)(void *session, manta_error *err);
+  void *session;
+  struct manta__span span;
+  struct manta__wire wire;
+  struct manta__blobs blobs; /* what the ranks exchanged, while the wire is being made */
+};
+
+/* The communicator of all ranks, made when it is first asked for. On several hosts that waits for
+ * all ranks to ask. Where it can't be made its calls say why. NULL: no memory. */
+manta_comm *manta__comms_get(struct manta__comms *c);
+/* Whoever waits for this rank learns that it will not come. */
+void manta__comms_leave(struct manta__comms *c);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/form.c - attempts: what they begin from, who is asked for workers, and growing back.
+ *
+ * A trainer on one host sends its agent everything at once, and is told who takes part. One on
+ * several hosts has to know first how many workers each of them has: train/muster.c.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "ckpt/slot.h"
+#include "ckpt/store.h"
+#include "sys/sock.h"
+#include "train/run.h"
+
+#define PROBE_S 5.0 /* how often a run that is smaller than it should be asks for room */
+
+// --- what it begins from ------------------------------------------------------------------------
+
+// A slot whose content went on since we were told of it may still be whole, and newer.
+static bool usable_slot(const struct manta__newest *n, int64_t *iteration)
+{
+  struct manta__slot_meta *meta;
+  if (n->fd < 0 || manta__slot_map_meta(n->fd, &meta, NULL) < 0)
+    return false;
+  uint32_t state = atomic_load_explicit(&meta->state, memory_order_acquire);
+  bool whole =
+      state == MANTA__SLOT_READY || state == MANTA__SLOT_WRITING || state == MANTA__SLOT_RETIRED;
+  *iteration = meta->iteration;
+  munmap(meta, MANTA__SLOT_META);
+  return whole;
+}
+
+// Memory, else disk, else what the user gave, else nothing (-1).
+static int choose_checkpoint(manta_run *r, int64_t *iteration, bool *own)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest man;
+  int fd;
+  *own = false;
+  *iteration = 0;
+  if (r->exec)
+    return -1;
+  if (usable_slot(&r->trainer->newest, iteration))
+    return r->trainer->newest.fd;
+  if (manta__store_newest(r->rundir, &fd, &man, &err) == MANTA_OK) {
+    *own = true;
+    *iteration = man.iteration;
+    return fd;
+  }
+  *iteration = r->initial_iteration;
+  return r->initial_fd;
+}
+
+// --- what is asked for --------------------------------------------------------------------------
+
+manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
+                                int min)
+{
+  manta_value none = {0};
+  pairs[0] = MANTA_KV_INT("key", (int64_t)key);
+  pairs[1] = MANTA_KV_INT("count", count);
+  pairs[2] = MANTA_KV_INT("min", min);
+  pairs[3] = MANTA_KV_REAL("cpus", t->cpus);
+  pairs[4] = MANTA_KV_BOOL("strict", t->strict_cpus);
+  pairs[5] = MANTA_KV_BOOL("pin", t->pin);
+  pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
+  pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
+  pairs[8] = MANTA_KV_INT("must", t->elastic || min == 0 ? min : count);
+  return (manta_value){.type = MANTA_MAP, .count = MANTA__REQUEST_PAIRS, .u.pairs = pairs};
+}
+
+manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
+{
+  uint64_t key;
+  manta_pair pairs[MANTA__REQUEST_PAIRS];
+  struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
+  struct manta__node *n = t->place[0].node;
+  t->spawning = true;
+  t->spawn_error = (manta_error)MANTA_ERROR_INIT;
+  if (t->places > 1)
+    return manta__muster_begin(t, err);
+  MANTA_TRY(manta__node_up(n, err));
+  MANTA_TRY(manta__node_program(n, &key, t->threads, err));
+  manta_value v = manta__form_request(t, pairs, key, t->workers, t->min_workers);
+  return manta__node_send(n, &m, &v, err);
+}
+
+// The directory goes along: an agent behind a bridge leaves it there.
+manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  if (p->announced)
+    return MANTA_OK;
+  struct manta__msg m = {.kind = MANTA__M_RUN,
+                         .group = t->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .fd = {r->rundir, r->logs},
+                         .fds = r->exec ? 0 : 2};
+  manta_value v =
+      MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
+                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
+                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
+  p->announced = true;
+  return manta__node_send(p->node, &m, &v, err);
+}
+
+manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v, int ckpt,
+                              manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  bool memory = ckpt >= 0 && ckpt == t->newest.fd;
+  v->u.pairs[v->count++] = MANTA_KV_REAL("step_timeout", t->step_timeout);
+  v->u.pairs[v->count++] = MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1);
+  v->u.pairs[v->count++] = MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1);
+  struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
+                         .group = t->group,
+                         .id = {r->id, r->group.attempt, -1, 0},
+                         .fd = {r->job_fd, ckpt},
+                         .fds = ckpt >= 0 ? 2 : 1};
+  return manta__node_send(p->node, &m, v, err);
+}
+
+int manta__form_checkpoint(manta_run *r, bool *own)
+{
+  int fd = choose_checkpoint(r, &r->base, own);
+  if (r->rewind && !r->exec) {
+    manta_value to = MANTA_MAP(MANTA_KV_INT("to", r->base));
+    manta__run_log(r, MANTA__EV_REWIND, &to);
+  }
+  return fd;
+}
+
+static manta_status form_here(manta_run *r, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  struct manta__place *p = &t->place[0];
+  uint64_t key;
+  bool own;
+  MANTA_TRY(manta__node_up(p->node, err));
+  MANTA_TRY(manta__node_program(p->node, &key, t->threads, err));
+  MANTA_TRY(manta__form_announce(r, p, err));
+  manta_pair pairs[MANTA__ATTEMPT_PAIRS];
+  manta_value v = manta__form_request(t, pairs, key, r->group.policy.want, r->group.policy.min);
+  int ckpt = manta__form_checkpoint(r, &own);
+  manta_status st = manta__form_send(r, p, &v, ckpt, err);
+  if (own)
+    manta__fd_close(&ckpt);
+  return st;
+}
+
+void manta__form(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta__exchange_end(&r->exchange);
+  manta_status st =
+      r->trainer->places > 1 ? manta__muster_begin(r->trainer, &err) : form_here(r, &err);
+  if (st < 0)
+    manta__group_noroom(&r->group, &err, manta__now());
+}
+
+// The agent on this host knows of a run that has no workers here, too: it keeps the named socket.
+static void open_door(manta_run *r)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__node *n = r->trainer->door;
+  struct manta__msg m = {
+      .kind = MANTA__M_RUN, .group = r->trainer->group, .id = {r->id, r->group.attempt, -1, 0}};
+  manta_value v = MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""));
+  for (int i = 0; i < r->trainer->places; i++)
+    if (r->trainer->place[i].node == n)
+      return; // it has workers here, and is told anyway
+  if (manta__node_up(n, &err) < 0 || manta__node_send(n, &m, &v, &err) < 0)
+    manta__warn("manta ps will not show this run: %s", err.message);
+}
+
+void manta__run_begin(manta_run *r, uint32_t attempt)
+{
+  if (r->trainer->door)
+    open_door(r);
+  for (int i = 0; i < r->trainer->places; i++)
+    r->trainer->place[i].announced = false;
+  manta__group_begin(&r->group, attempt, manta__now());
+  manta__form(r);
+}
+
+// --- what comes of it ---------------------------------------------------------------------------
+
+static void forget_results(manta_run *r)
+{
+  for (int i = 0; r->result && i < r->group.places; i++)
+    manta_value_fini(&r->result[i]);
+}
+
+void manta__form_done(manta_run *r, int world, int64_t now)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  t->world = world;
+  forget_results(r);
+  if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
+    manta__warn("%s", err.message);
+  manta__rows_queue(r);
+  if (world < r->group.policy.want)
+    manta__run_warn(t, "going on with %d of %d workers: there is no room for more", world,
+                    r->group.policy.want);
+  manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
+  manta__run_log(r, MANTA__EV_ATTEMPT, &rec);
+  if (manta__exchange_begin(&r->exchange, world, &err) < 0)
+    manta__warn("%s", err.message);
+  manta__group_formed(&r->group, t->wids, world);
+  if (r->timeline.formed == 0)
+    r->timeline.formed = now - r->timeline.began;
+  r->told_noroom = false;
+  manta__run_tell_door(t, false);
+}
+
+void manta__form_on_formed(manta_trainer *t, struct manta__node *n, struct manta__msg *m,
+                           const manta_value *v, int64_t now)
+{
+  manta_run *r = t->run;
+  int world = (int)manta_value_as_int(manta_value_get(v, "world"), 0);
+  const manta_value *wids = manta_value_get(v, "wids");
+  if (t->places > 1) {
+    manta__muster_answer(t, n, v, NULL);
+    return;
+  }
+  if (t->spawning && !wids) {
+    t->spawning = false;
+    return;
+  }
+  if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || world > MANTA_MAX_RANKS)
+    return;
+  n->gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0);
+  for (int i = 0; i < world; i++)
+    t->wids[i] = manta_value_as_int(manta_value_at(wids, (size_t)i), -1);
+  t->place[0].count = world;
+  manta__form_done(r, world, now);
+}
+
+void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now)
+{
+  if (why->status == MANTA_ENOROOM && !r->told_noroom) {
+    r->told_noroom = true;
+    manta__run_warn(r->trainer, "waiting for room: %s", why->message);
+  }
+  manta__group_noroom(&r->group, why, now);
+}
+
+void manta__form_on_noroom(manta_trainer *t, struct manta__node *n, const manta_value *v,
+                           int64_t now)
+{
+  manta_error why = MANTA_ERROR_INIT;
+  why.status = (manta_status)manta_value_as_int(manta_value_get(v, "status"), MANTA_ENOROOM);
+  snprintf(why.message, sizeof why.message, "%s",
+           manta_value_as_string(manta_value_get(v, "message"), ""));
+  if (t->places > 1) {
+    manta__muster_answer(t, n, NULL, &why);
+    return;
+  }
+  if (t->spawning) {
+    t->spawning = false;
+    t->spawn_error = why;
+    return;
+  }
+  if (t->run)
+    manta__form_noroom(t->run, &why, now);
+}
+
+// --- growing back -------------------------------------------------------------------------------
+
+static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
+{
+  manta_run *r = ctx;
+  manta_value v = {0};
+  if (st == MANTA_OK && manta__msg_value(reply, &v, NULL) == MANTA_OK)
+    r->room += (int)manta_value_as_int(manta_value_get(&v, "room"), 0);
+  manta_value_fini(&v);
+  if (--r->probing == 0)
+    manta__group_room(&r->group, r->room, manta__now());
+}
+
+static void ask_room(manta_run *r, struct manta__place *p, int missing)
+{
+  manta_pair pairs[MANTA__REQUEST_PAIRS];
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__msg m = {.kind = MANTA__M_PROBE, .group = r->trainer->group};
+  manta_value v = manta__form_request(r->trainer, pairs, 0, missing, 1);
+  if (p->node->conn && manta__rpc_call(&p->node->rpc, p->node->conn, &m, &v,
+                                       manta__deadline(PROBE_S), on_room, r, &err) == MANTA_OK)
+    r->probing++;
+}
+
+// A run that is smaller than it should be asks from time to time whether there is room again.
+int64_t manta__form_probe(manta_run *r, int64_t now)
+{
+  manta_trainer *t = r->trainer;
+  int missing = r->group.policy.want - r->group.world;
+  if (r->exec || r->group.phase != MANTA__G_RUNNING || missing <= 0)
+    return MANTA__NEVER;
+  double every = r->group.policy.grow_after_s / 4;
+  every = every > PROBE_S ? PROBE_S : every < 0.01 ? 0.01 : every;
+  if (now < r->probe_ns || r->probing)
+    return r->probe_ns > now ? r->probe_ns : now + (int64_t)(every * 1e9);
+  r->probe_ns = now + (int64_t)(every * 1e9);
+  r->room = 0;
+  if (t->places > 1)
+    manta__muster_tend(t, now);
+  for (int i = 0; i < t->places; i++) {
+    int more = t->places > 1 ? manta__muster_spare(t, i, r->group.policy.want) : missing;
+    if (more > 0)
+      ask_room(r, &t->place[i], more);
+  }
+  if (r->probing == 0)
+    manta__group_room(&r->group, 0, now);
+  return r->probe_ns;
+}

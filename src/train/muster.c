@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/muster.c - an attempt on several hosts: how many workers each has, and who gets which rank.
+ *
+ *   begin ──all hosts have answered their hello, or are not there──► each is asked for its share
+ *         ──all have answered──► ranks are given out, blockwise, in the order of the hosts
+ *
+ * (1) The driver chooses the workers by name, so that it knows who takes part before any of them
+ *     begins: a worker that dies meanwhile is a lost member, and nothing has to be taken back.
+ * (2) A host that has less than its share leaves the rest to those that follow.
+ * (3) A host that was lost is waited for a short while, one that was never there until its agent
+ *     answers or gives up.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sys/sock.h"
+#include "train/run.h"
+
+#define WAIT_S 5.0 /* for a lost host to come back, when others could go on */
+
+static bool present(const struct manta__place *p)
+{
+  return p->node->conn && p->node->spoke;
+}
+
+// --- shares -------------------------------------------------------------------------------------
+
+static int capacity(const struct manta__place *p)
+{
+  int n = p->slots > 0 ? p->slots : p->node->cpus >= 1 ? (int)p->node->cpus : 1;
+  return n < p->limit ? n : p->limit;
+}
+
+// Blockwise, in the order given. What is left goes evenly to hosts whose number of places was not
+// said: more workers than CPUs is no error there, as it is none on one host.
+static void share_out(manta_trainer *t, int want)
+{
+  int left = want, open = 0;
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    int n = present(p) ? capacity(p) : 0;
+    p->share = n < left ? n : left;
+    left -= p->share;
+    open += present(p) && p->slots == 0 && p->limit == INT_MAX;
+  }
+  for (int i = 0; i < t->places && left > 0 && open > 0; i++) {
+    struct manta__place *p = &t->place[i];
+    if (!present(p) || p->slots > 0 || p->limit < INT_MAX)
+      continue;
+    int more = (left + open - 1) / open;
+    p->share += more;
+    left -= more;
+    open--;
+  }
+}
+
+int manta__muster_spare(manta_trainer *t, int place, int want)
+{
+  share_out(t, want);
+  int more = t->place[place].share - t->place[place].count;
+  return more > 0 ? more : 0;
+}
+
+// --- asking -------------------------------------------------------------------------------------
+
+void manta__muster_tend(manta_trainer *t, int64_t now)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  for (int i = 0; i < t->places; i++) {
+    struct manta__node *n = t->place[i].node;
+    if (!n->conn && now >= n->retry_ns && manta__node_up(n, &err) < 0)
+      manta__warn("host %s: %s", manta__node_name(n), err.message);
+  }
+}
+
+static void drop_ready(struct manta__place *p)
+{
+  manta__free(p->wids);
+  p->wids = NULL;
+  p->ready = 0;
+}
+
+void manta__muster_end(manta_trainer *t)
+{
+  t->muster = MANTA__MUSTER_NONE;
+  for (int i = 0; i < t->places; i++)
+    drop_ready(&t->place[i]);
+}
+
+manta_status manta__muster_begin(manta_trainer *t, manta_error *err)
+{
+  int64_t now = manta__now();
+  manta__muster_end(t);
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    p->asked = p->share = p->count = 0;
+    p->limit = INT_MAX;
+    if (!p->node->conn && now >= p->node->retry_ns)
+      MANTA_TRY(manta__node_up(p->node, err));
+  }
+  t->muster = MANTA__MUSTER_HELLO;
+  t->muster_by = manta__deadline(WAIT_S);
+  manta__driver_wake();
+  return MANTA_OK;
+}
+
+static manta_status ask(manta_trainer *t, struct manta__place *p, manta_error *err)
+{
+  manta_run *r = t->run;
+  uint64_t key;
+  manta_pair pairs[MANTA__REQUEST_PAIRS];
+  struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
+  if (r && !t->spawning) {
+    m.id = (struct manta__ident){r->id, r->group.attempt, -1, 0};
+    MANTA_TRY(manta__form_announce(r, p, err));
+  }
+  MANTA_TRY(manta__node_program(p->node, &key, t->threads, err));
+  manta_value v = manta__form_request(t, pairs, key, p->share, 0);
+  p->asked = p->share;
+  p->answered = false;
+  return manta__node_send(p->node, &m, &v, err);
+}
+
+static int wanted(const manta_trainer *t)
+{
+  return t->spawning ? t->workers : t->run->group.policy.want;
+}
+
+// True: somebody was asked, and the answers are to be waited for.
+static bool ask_all(manta_trainer *t, manta_status *st, manta_error *err)
+{
+  bool asked = false;
+  share_out(t, wanted(t));
+  for (int i = 0; i < t->places && *st == MANTA_OK; i++)
+    if (t->place[i].share > t->place[i].asked) {
+      *st = ask(t, &t->place[i], err);
+      asked = true;
+    }
+  return asked;
+}
+
+static void take_ready(struct manta__place *p, const manta_value *list)
+{
+  drop_ready(p);
+  uint32_t n = list && list->type == MANTA_LIST ? list->count : 0;
+  p->wids = manta__calloc(n + 1, sizeof *p->wids);
+  for (uint32_t i = 0; p->wids && i < n && i < (uint32_t)p->share; i++)
+    p->wids[p->ready++] = manta_value_as_int(manta_value_at(list, i), -1);
+  p->limit = p->ready < p->share ? p->ready : p->limit;
+}
+
+// An attempt that an agent could not start after all: what was to run there is lost.
+static void lose_place(manta_trainer *t, struct manta__place *p, const manta_error *why)
+{
+  for (int i = 0; t->run && i < p->count; i++)
+    manta__group_gone(&t->run->group, t->wids[p->first + i], why, manta__now());
+}
+
+void manta__muster_answer(manta_trainer *t, const struct manta__node *n, const manta_value *v,
+                          const manta_error *why)
+{
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    if (p->node != n)
+      continue;
+    if (t->muster != MANTA__MUSTER_ASKED || p->answered) {
+      if (why)
+        lose_place(t, p, why);
+      continue;
+    }
+    p->answered = true;
+    take_ready(p, v ? manta_value_get(v, "ready") : NULL);
+    if (why && t->muster_error.status == MANTA_OK)
+      manta_error_set(&t->muster_error, why->status, "host %s: %s", manta__node_name(n),
+                      why->message);
+  }
+}
+
+void manta__muster_gone(manta_trainer *t, int64_t wid)
+{
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    for (int k = 0; k < p->ready; k++)
+      if (p->wids[k] == wid)
+        p->wids[k--] = p->wids[--p->ready];
+  }
+}
+
+void manta__muster_node_lost(manta_trainer *t, const struct manta__node *n)
+{
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    if (p->node != n)
+      continue;
+    p->answered = true;
+    p->announced = false;
+    p->asked = 0;
+    drop_ready(p);
+  }
+}
+
+// --- giving out ranks ---------------------------------------------------------------------------
+
+static int give_counts(manta_trainer *t)
+{
+  int world = 0;
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    p->count = p->ready < p->share ? p->ready : p->share;
+    p->first = world;
+    world += p->count;
+  }
+  return world;
+}
+
+static bool is_ready(const struct manta__place *p, int64_t wid, int *at)
+{
+  for (*at = 0; *at < p->ready; ++*at)
+    if (p->wids[*at] == wid)
+      return true;
+  return false;
+}
+
+// Workers keep the rank they had if it is still on their host; the rest fill the gaps.
+static void give_ranks(const manta_trainer *t, struct manta__place *p, int64_t *rank)
+{
+  int at;
+  for (int r = p->first; r < p->first + p->count; r++)
+    if (r < t->world && is_ready(p, t->wids[r], &at)) {
+      rank[r] = t->wids[r];
+      p->wids[at] = p->wids[--p->ready];
+    }
+  for (int r = p->first; r < p->first + p->count; r++)
+    if (!rank[r])
+      rank[r] = p->wids[--p->ready];
+}
+
+static manta_status add(manta_value *list, manta_value item)
+{
+  return manta_value_append(list, &item);
+}
+
+// Hosts that have no rank are not counted.
+static manta_status describe_hosts(const manta_trainer *t, manta_value *out)
+{
+  manta_value name = {0}, address = {0}, first = {0};
+  MANTA_TRY(manta_value_set_map(out));
+  MANTA_TRY(manta_value_set_list(&name));
+  MANTA_TRY(manta_value_set_list(&address));
+  MANTA_TRY(manta_value_set_list(&first));
+  for (int i = 0; i < t->places; i++) {
+    const struct manta__place *p = &t->place[i];
+    if (p->count == 0)
+      continue;
+    MANTA_TRY(add(&name, manta_value_borrow_string(manta__node_name(p->node))));
+    MANTA_TRY(add(&address, manta_value_borrow_string(p->node->addr)));
+    MANTA_TRY(add(&first, manta_value_int(p->first)));
+  }
+  MANTA_TRY(manta_value_put(out, "name", &name));
+  MANTA_TRY(manta_value_put(out, "address", &address));
+  return manta_value_put(out, "first", &first);
+}
+
+static manta_status list_wids(manta_value *out, const int64_t *wid, int n)
+{
+  MANTA_TRY(manta_value_set_list(out));
+  for (int i = 0; i < n; i++)
+    MANTA_TRY(add(out, manta_value_int(wid[i])));
+  return MANTA_OK;
+}
+
+static manta_status start_on(manta_run *r, struct manta__place *p, int node, int world,
+                             const manta_value *hosts, int ckpt, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  manta_pair pairs[MANTA__ATTEMPT_PAIRS];
+  manta_value wids = {0};
+  uint64_t key;
+  MANTA_TRY(manta__node_program(p->node, &key, t->threads, err));
+  manta_value v = manta__form_request(t, pairs, key, p->count, p->count);
+  manta_status st = list_wids(&wids, t->wids + p->first, p->count);
+  if (st < 0)
+    return manta_error_set(err, st, "no memory for a list of workers");
+  pairs[v.count++] = MANTA_KV("wids", wids);
+  pairs[v.count++] = MANTA_KV("hosts", *hosts);
+  pairs[v.count++] = MANTA_KV_INT("world", world);
+  pairs[v.count++] = MANTA_KV_INT("first", p->first);
+  pairs[v.count++] = MANTA_KV_INT("node", node);
+  st = manta__form_send(r, p, &v, ckpt, err);
+  manta_value_fini(&wids);
+  return st;
+}
+
+static manta_status start_all(manta_run *r, int world, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  manta_value hosts = {0};
+  bool own;
+  int node = 0, ckpt = manta__form_checkpoint(r, &own);
+  manta_status st = describe_hosts(t, &hosts);
+  if (st < 0)
+    manta_error_set(err, st, "no memory for a list of hosts");
+  for (int i = 0; i < t->places && st == MANTA_OK; i++)
+    if (t->place[i].count > 0)
+      st = start_on(r, &t->place[i], node++, world, &hosts, ckpt, err);
+  manta_value_fini(&hosts);
+  if (own)
+    manta__fd_close(&ckpt);
+  return st;
+}
+
+static void start(manta_run *r, int64_t now)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  static int64_t rank[MANTA_MAX_RANKS]; // the lock is held
+  int world = give_counts(t);
+  if (world < r->group.policy.min || world == 0)
+    manta_error_set(&err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
+                    r->group.policy.min);
+  // What cannot be started on a host will not be there the next time either.
+  bool mistake = t->muster_error.status < 0 && t->muster_error.status != MANTA_ENOROOM;
+  if (mistake || err.status < 0) {
+    manta__form_noroom(r, t->muster_error.status < 0 ? &t->muster_error : &err, now);
+    return;
+  }
+  memset(rank, 0, sizeof *rank * (size_t)world);
+  for (int i = 0; i < t->places; i++)
+    give_ranks(t, &t->place[i], rank);
+  memcpy(t->wids, rank, sizeof *rank * (size_t)world);
+  if (start_all(r, world, &err) < 0)
+    manta__form_noroom(r, &err, now);
+  else
+    manta__form_done(r, world, now);
+}
+
+// --- steps --------------------------------------------------------------------------------------
+
+// Whether a host may still come.
+static bool awaited(const manta_trainer *t, int64_t now)
+{
+  for (int i = 0; i < t->places; i++) {
+    const struct manta__node *n = t->place[i].node;
+    if (n->conn && !n->spoke && (!n->known || now < t->muster_by))
+      return true;
+  }
+  return false;
+}
+
+static bool unanswered(const manta_trainer *t)
+{
+  for (int i = 0; i < t->places; i++)
+    if (t->place[i].asked > 0 && !t->place[i].answered)
+      return true;
+  return false;
+}
+
+static void finish(manta_trainer *t, manta_status st, const manta_error *err, int64_t now)
+{
+  if (t->spawning) {
+    t->spawning = false;
+    t->spawn_error = st < 0 ? *err : t->muster_error;
+  } else if (st < 0) {
+    manta__form_noroom(t->run, err, now);
+  } else {
+    start(t->run, now);
+  }
+  manta__muster_end(t);
+}
+
+int64_t manta__muster_step(manta_trainer *t, int64_t now)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_status st = MANTA_OK;
+  if (t->muster == MANTA__MUSTER_NONE || (!t->spawning && !t->run))
+    return MANTA__NEVER;
+  if (t->muster == MANTA__MUSTER_HELLO) {
+    if (awaited(t, now))
+      return t->muster_by > now ? t->muster_by : MANTA__NEVER;
+    t->muster = MANTA__MUSTER_ASKED;
+    t->muster_error = (manta_error)MANTA_ERROR_INIT;
+    ask_all(t, &st, &err);
+  }
+  if (st == MANTA_OK && (unanswered(t) || ask_all(t, &st, &err)))
+    return MANTA__NEVER;
+  finish(t, st, &err, now);
+  return MANTA__NEVER;
+}

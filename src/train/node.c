@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/node.c - the agents of the driver: start, messages, loss.
+ *
+ * (1) An agent on this host is lost when its socket closes; one behind a bridge also when nothing
+ *     has come from it for its host's time-out. It beats while there is nothing else to say.
+ * (2) One that never answered is a mistake in the settings, and final; a later loss is not: it is
+ *     started again when the next attempt forms, and then from time to time.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "sys/proc.h"
+#include "sys/sock.h"
+#include "train/run.h"
+
+#define HELLO_S       20.0
+#define RETRY_FIRST_S 0.5
+#define RETRY_MAX_S   10.0
+
+#define drv manta__drv
+
+// --- which there are ----------------------------------------------------------------------------
+
+static bool equal(const char *a, const char *b)
+{
+  return a == b || (a && b && !strcmp(a, b));
+}
+
+static struct manta__node *find(const struct manta__engine_host *h)
+{
+  for (struct manta__node *n = drv.nodes; n; n = n->next)
+    if (equal(n->command, h->command) && (!h->command || equal(n->name, h->name)))
+      return n;
+  return NULL;
+}
+
+static void node_free(struct manta__node *n)
+{
+  manta__free(n->name);
+  manta__free(n->command);
+  manta__free(n->address);
+  manta__free(n);
+}
+
+static struct manta__node *make(const struct manta__engine_host *h, const char *address)
+{
+  struct manta__node *n = manta__calloc(1, sizeof *n);
+  if (!n)
+    return NULL;
+  n->engine = manta__engine_for(h);
+  n->timeout_s = h->timeout_s;
+  n->name = manta__strdup(h->name ? h->name : "");
+  n->command = h->command ? manta__strdup(h->command) : NULL;
+  n->address = address ? manta__strdup(address) : NULL;
+  if (n->name && !n->command == !h->command && !n->address == !address)
+    return n;
+  node_free(n);
+  return NULL;
+}
+
+struct manta__node *manta__node_use(const struct manta__engine_host *h, const char *address,
+                                    manta_error *err)
+{
+  struct manta__node *n = find(h), **last = &drv.nodes;
+  int count = 0;
+  for (; *last; last = &(*last)->next)
+    count++;
+  if (!n && count >= MANTA_MAX_HOSTS) {
+    manta_error_set(err, MANTA_ETOOBIG, "more than %d hosts", MANTA_MAX_HOSTS);
+    return NULL;
+  }
+  if (!n && !(*last = n = make(h, address))) {
+    manta_error_set(err, MANTA_ENOMEM, "no memory for a host");
+    return NULL;
+  }
+  n->users++;
+  return n;
+}
+
+const char *manta__node_name(const struct manta__node *n)
+{
+  return n->name[0] ? n->name : n->host[0] ? n->host : "localhost";
+}
+
+// --- starting -----------------------------------------------------------------------------------
+
+static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
+{
+  struct manta__node *n = ctx;
+  manta_value v = {0};
+  if (st == MANTA_ETIMEDOUT)
+    manta_error_set(&n->refusal, MANTA_EAGENT, "the agent on %s did not answer within %.0f s",
+                    manta__node_name(n), HELLO_S);
+  if (st != MANTA_OK || manta__msg_value(reply, &v, NULL) < 0)
+    return;
+  n->spoke = n->known = true;
+  n->failures = 0;
+  snprintf(n->host, sizeof n->host, "%s",
+           manta_value_as_string(manta_value_get(&v, "host"), "localhost"));
+  snprintf(n->addr, sizeof n->addr, "%s",
+           n->address ? n->address : manta_value_as_string(manta_value_get(&v, "address"), ""));
+  n->cpus = manta_value_as_real(manta_value_get(&v, "cpus"), 0);
+  n->gpus = manta_value_as_real(manta_value_get(&v, "gpus"), 0);
+  manta_value_fini(&v);
+}
+
+// The answer is not waited for: what follows can be sent at once.
+static manta_status say_hello(struct manta__node *n, manta_error *err)
+{
+  struct manta__msg m = {.kind = MANTA__M_HELLO, .fd = {drv.ring_fd}, .fds = 1};
+  manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
+                            MANTA_KV_INT("wids", (int64_t)drv.starts++ << 32),
+                            MANTA_KV_STR("name", n->name[0] ? n->name : NULL));
+  return manta__rpc_call(&n->rpc, n->conn, &m, &v, manta__deadline(HELLO_S), on_hello, n, err);
+}
+
+manta_status manta__node_up(struct manta__node *n, manta_error *err)
+{
+  struct manta__engine_host h = {n->name, n->command, n->timeout_s};
+  int sock;
+  MANTA_TRY(manta__driver_up(err));
+  if (n->conn)
+    return MANTA_OK;
+  MANTA_TRY(n->engine->start(&h, &sock, &n->pid, err));
+  manta_status st = manta__conn_create(&n->conn, sock, err);
+  if (st < 0) {
+    close(sock);
+    n->engine->end(n->pid, true);
+    return st;
+  }
+  n->program_sent = 0;
+  n->spoke = false;
+  n->refusal = (manta_error)MANTA_ERROR_INIT;
+  n->heard_ns = manta__now();
+  st = say_hello(n, err);
+  manta__driver_wake();
+  return st == MANTA_ECLOSED ? MANTA_OK : st; // gone already: that is noticed as any loss
+}
+
+// --- the end ------------------------------------------------------------------------------------
+
+static void on_refused(struct manta__node *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  manta_error_set(&n->refusal,
+                  (manta_status)manta_value_as_int(manta_value_get(&v, "status"), MANTA_EAGENT),
+                  "%s", manta_value_as_string(manta_value_get(&v, "message"), ""));
+  manta_value_fini(&v);
+}
+
+static int end(struct manta__node *n, bool at_once)
+{
+  manta__conn_destroy(n->conn); // its end of file tells the agent to leave
+  n->conn = NULL;
+  manta__driver_wake(); // the thread's poll would keep the socket open
+  int status = n->engine->end(n->pid, at_once);
+  n->pid = 0;
+  return status;
+}
+
+static void explain(struct manta__node *n, int pid, int status, manta_error *why)
+{
+  char how[64] = "its end is not known";
+  *why = n->refusal;
+  if (status >= 0)
+    manta__proc_explain(status, how, sizeof how);
+  if (why->status != MANTA_OK)
+    return;
+  if (n->command)
+    manta_error_set(why, MANTA_EAGENT, "host %s was lost: its bridge (pid %d): %s", n->name, pid,
+                    how);
+  else
+    manta_error_set(why, MANTA_EAGENT, "the agent (pid %d) %s: %s%s", pid,
+                    n->spoke ? "died" : "did not start", how,
+                    n->spoke ? "" : "\nhint: does MANTA_BIN name the command manta?");
+}
+
+// At once after it had worked, then less and less often.
+static void plan_retry(struct manta__node *n)
+{
+  double pause = n->spoke ? 0 : RETRY_FIRST_S;
+  for (int i = 0; i < n->failures && pause < RETRY_MAX_S; i++)
+    pause *= 2;
+  n->failures += !n->spoke;
+  n->retry_ns = manta__now() + (int64_t)(pause * 1e9);
+  n->spoke = false;
+}
+
+// One that ended without a word will not speak the next time either: no loss, but an error.
+static void lost(struct manta__node *n, bool at_once)
+{
+  manta_error why;
+  int pid = (int)n->pid, status = end(n, at_once);
+  bool killed = !at_once && status >= 0 && WIFSIGNALED(status);
+  explain(n, pid, status, &why);
+  bool final = !n->known && !killed;
+  plan_retry(n);
+  manta__rpc_abandon(&n->rpc, MANTA_ECLOSED);
+  for (manta_trainer *t = drv.trainers; t; t = t->next)
+    manta__run_node_lost(t, n, &why, final);
+}
+
+void manta__node_drop(struct manta__node *n)
+{
+  if (!n || --n->users > 0 || !n->command)
+    return;
+  for (struct manta__node **p = &drv.nodes; *p; p = &(*p)->next)
+    if (*p == n) {
+      *p = n->next;
+      break;
+    }
+  manta__rpc_abandon(&n->rpc, MANTA_ECANCELED);
+  if (n->conn)
+    end(n, false);
+  node_free(n);
+}
+
+void manta__nodes_end(void)
+{
+  for (struct manta__node *n = drv.nodes, *next; n; n = next) {
+    next = n->next;
+    manta__rpc_abandon(&n->rpc, MANTA_ECANCELED);
+    if (n->conn)
+      end(n, false);
+    node_free(n);
+  }
+  drv.nodes = NULL;
+}
+
+// --- messages -----------------------------------------------------------------------------------
+
+manta_status manta__node_send(struct manta__node *n, const struct manta__msg *m,
+                              const manta_value *v, manta_error *err)
+{
+  if (!n->conn)
+    return manta_error_set(err, MANTA_EAGENT, "there is no agent");
+  manta_status st =
+      v ? manta__conn_send_value(n->conn, m, v, err) : manta__conn_send(n->conn, m, err);
+  if (manta__conn_pending(n->conn))
+    manta__driver_wake();                     // the thread polls for writing
+  return st == MANTA_ECLOSED ? MANTA_OK : st; // its loss is noticed by the thread, once
+}
+
+static void take(struct manta__node *n, struct manta__msg *m)
+{
+  if (m->kind == MANTA__M_REFUSED) {
+    on_refused(n, m);
+  } else if (m->kind != MANTA__M_BEAT && !manta__rpc_take(&n->rpc, m)) {
+    manta_trainer *t = drv.trainers;
+    while (t && t->group != m->group)
+      t = t->next;
+    if (t)
+      manta__run_on_msg(t, n, m);
+  }
+}
+
+// The time by which something must have come from it.
+static int64_t silent_at(const struct manta__node *n)
+{
+  return n->command && n->spoke ? n->heard_ns + (int64_t)(n->timeout_s * 1e9) : MANTA__NEVER;
+}
+
+static void tell_silence(struct manta__node *n, int64_t now)
+{
+  if (n->refusal.status == MANTA_OK)
+    manta_error_set(&n->refusal, MANTA_EAGENT, "host %s was lost: silent for %.1f s", n->name,
+                    (double)(now - n->heard_ns) * 1e-9);
+}
+
+int64_t manta__node_read(struct manta__node *n, int64_t now)
+{
+  struct manta__msg m;
+  manta_error err = MANTA_ERROR_INIT;
+  int rc = 0;
+  while (n->conn && (rc = manta__conn_recv(n->conn, &m, &err)) == 1) {
+    n->heard_ns = now;
+    take(n, &m);
+    manta__msg_close(&m);
+  }
+  int64_t next = manta__rpc_expire(&n->rpc, now);
+  if (n->conn && rc < 0) {
+    lost(n, false);
+  } else if (n->conn && (now >= silent_at(n) || (!n->spoke && n->refusal.status < 0))) {
+    tell_silence(n, now);
+    lost(n, true);
+  }
+  int64_t silent = n->conn ? silent_at(n) : MANTA__NEVER;
+  return silent < next ? silent : next;
+}
+
+// --- the program --------------------------------------------------------------------------------
+
+static bool is_load_time(const char *var)
+{
+  static const char *const prefix[] = {"OMP_",  "LD_",       "ONEDNN_", "DNNL_",   "MKL_",
+                                       "GOMP_", "OPENBLAS_", "KMP_",    "MALLOC_", "GLIBC_",
+                                       "ASAN_", "TSAN_",     "UBSAN_",  "LSAN_",   "NVIDIA_"};
+  for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+    if (!strncmp(var, prefix[i], strlen(prefix[i])))
+      return true;
+  return false;
+}
+
+static uint64_t program_key(const struct manta__exe *exe, int threads)
+{
+  uint64_t h = manta__hash_seed(exe, offsetof(struct manta__exe, path), (uint64_t)threads);
+  for (char **e = environ; *e; e++)
+    if (is_load_time(*e))
+      h ^= manta__hash(*e, strlen(*e)); // whatever the order
+  return (h >> 1) | 1;
+}
+
+manta_status manta__strings_to_value(manta_value *out, char **list, size_t n)
+{
+  MANTA_TRY(manta_value_set_list(out));
+  for (size_t i = 0; i < n; i++) {
+    manta_value s = {0};
+    MANTA_TRY(manta_value_set_string(&s, list[i]));
+    MANTA_TRY(manta_value_append(out, &s));
+  }
+  return MANTA_OK;
+}
+
+// An explicit number of threads beats the environment's.
+static manta_status environment_to_list(manta_value *out, bool drop_threads)
+{
+  MANTA_TRY(manta_value_set_list(out));
+  for (char **e = environ; *e; e++) {
+    manta_value s = {0};
+    if (drop_threads && !strncmp(*e, "OMP_NUM_THREADS=", 16))
+      continue;
+    MANTA_TRY(manta_value_set_string(&s, *e));
+    MANTA_TRY(manta_value_append(out, &s));
+  }
+  return MANTA_OK;
+}
+
+static manta_status describe_program(manta_value *v, uint64_t key, const struct manta__exe *exe,
+                                     int threads)
+{
+  manta_value argv = {0}, env = {0}, omp = {0};
+  MANTA_TRY(manta_value_set_map(v));
+  MANTA_TRY(manta__strings_to_value(&argv, drv.argv, (size_t)drv.argc));
+  MANTA_TRY(environment_to_list(&env, threads > 0));
+  if (threads > 0) {
+    char text[48];
+    snprintf(text, sizeof text, "OMP_NUM_THREADS=%d", threads);
+    MANTA_TRY(manta_value_set_string(&omp, text));
+    MANTA_TRY(manta_value_append(&env, &omp));
+  }
+  MANTA_TRY(manta_value_put(v, "argv", &argv));
+  MANTA_TRY(manta_value_put(v, "env", &env));
+  MANTA_TRY(manta_value_put_int(v, "key", (int64_t)key));
+  MANTA_TRY(manta_value_put_string(v, "path", exe->path));
+  MANTA_TRY(manta_value_put_int(v, "dev", (int64_t)exe->dev));
+  MANTA_TRY(manta_value_put_int(v, "ino", (int64_t)exe->ino));
+  MANTA_TRY(manta_value_put_int(v, "size", (int64_t)exe->size));
+  return manta_value_put_int(v, "mtime_ns", exe->mtime_ns);
+}
+
+// Another host knows the program by what is in its file, and the directory by its path.
+static manta_status describe_for_afar(manta_value *v, const struct manta__exe *exe,
+                                      manta_error *err)
+{
+  char cwd[4096];
+  uint64_t hash;
+  MANTA_TRY(manta__exe_hash(exe->path, &hash, err));
+  MANTA_TRY(manta_value_put_int(v, "hash", (int64_t)(hash >> 1)));
+  return getcwd(cwd, sizeof cwd) ? manta_value_put_string(v, "cwd", cwd) : MANTA_OK;
+}
+
+manta_status manta__node_program(struct manta__node *n, uint64_t *key_out, int threads,
+                                 manta_error *err)
+{
+  struct manta__exe exe;
+  manta_value v = {0};
+  if (!drv.argv)
+    return manta_error_set(err, MANTA_ESTATE,
+                           "manta_init was not called: it must be the first statement of main");
+  MANTA_TRY(manta__exe_self(&exe, err));
+  uint64_t key = program_key(&exe, threads);
+  *key_out = key;
+  if (n->program_sent == key)
+    return MANTA_OK;
+  int cwd = n->command ? -1 : open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  struct manta__msg m = {.kind = MANTA__M_PROGRAM, .fd = {cwd}, .fds = cwd >= 0};
+  manta_status st = describe_program(&v, key, &exe, threads);
+  if (st == MANTA_OK && n->command)
+    st = describe_for_afar(&v, &exe, err);
+  if (st == MANTA_ENOMEM)
+    manta_error_set(err, st, "no memory to describe the program");
+  else if (st == MANTA_OK && (st = manta__node_send(n, &m, &v, err)) == MANTA_OK)
+    n->program_sent = key;
+  manta__fd_close(&cwd);
+  manta_value_fini(&v);
+  return st;
+}
