@@ -4,8 +4,8 @@
  *
  * All ranks make the same random sequence of calls, each out of the same generator: blocking and
  * started, several in flight, on the world and on groups that come and go, messages between them,
- * calls that differ from rank to rank, and now and then nothing for a while. Every result is checked
- * by plain means. Meanwhile the test stops ranks and lets them go on.
+ * calls that differ from rank to rank, and now and then nothing for a while. Every result is
+ * checked by plain means. Meanwhile the test stops ranks and lets them go on.
  */
 #include <sched.h>
 

@@ -370,8 +370,8 @@ static void many_arrays_agree(void **state)
   }
 }
 
-/* Large enough for stores past the caches, from a place that is aligned to its element only and from
- * one that is not. The input repeats, and so must the result. */
+/* Large enough for stores past the caches, from a place that is aligned to its element only and
+ * from one that is not. The input repeats, and so must the result. */
 #define PERIOD 4104 /* elements: no whole number of cache lines in any type */
 #define LARGE  ((17u << 20) + 12)
 
