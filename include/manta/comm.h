@@ -5,8 +5,8 @@
  * Every rank of the group calls the same function with the same count, type and operation, in the
  * same order. A call returns when this rank's part is done. A rank that is lost ends every
  * waiting and later call of the others with MANTA_EPEERLOST, within a fraction of a millisecond;
- * what in-place buffers hold is then undefined, and the train function should clean up and return
- * the status.
+ * what buffers of the call hold is then undefined (those in shared memory may still change: a
+ * slower rank may not know yet), and the train function should clean up and return the status.
  *
  * The sum of n contributions is a balanced binary tree over the ranks, ((0+1)+(2+3))+..., each
  * node in f32 or wider, whatever the size or the layout: the same input gives the same bits.

@@ -212,7 +212,7 @@ manta_status manta_comm_rebuild(manta_comm **c, manta_error *err)
 
 void manta_comm_set_timeout(manta_comm *c, double seconds)
 {
-  c->team.timeout_ns = seconds < 0 ? -1 : (int64_t)(seconds * 1e9);
+  c->team.timeout_ns = seconds >= 0 && seconds < 3e8 ? (int64_t)(seconds * 1e9) : -1;
 }
 
 // --- tasks --------------------------------------------------------------------------------------
@@ -220,6 +220,7 @@ void manta_comm_set_timeout(manta_comm *c, double seconds)
 manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_error *err)
 {
   int gpu;
+  MANTA_TRY(manta__team_ready(&c->team, t->call, c->team.gone, err));
   if (manta__comm_gpu_task(t, &gpu))
     return manta__comm_gpu_run(c, t, gpu, err);
   return manta__comm_run_host(c, t, err);

@@ -215,9 +215,19 @@ manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_erro
   return MANTA_OK;
 }
 
+// A call that we gave up may go on elsewhere, and write to buffers of ours.
+static bool may_be_in_use(const struct manta__fabric *f)
+{
+  for (const manta_comm *c = f->comms; c; c = c->next)
+    if (atomic_load(&c->team.line[c->team.rank].gave_up))
+      return true;
+  return false;
+}
+
 void manta_shm_free(manta_comm *c, void *p)
 {
-  uint64_t at = p && !c->failed ? manta__heap_place(c->fabric, p, 1) : MANTA__NOWHERE;
+  bool stays = !p || c->failed || may_be_in_use(c->fabric); // until the attempt ends
+  uint64_t at = stays ? MANTA__NOWHERE : manta__heap_place(c->fabric, p, 1);
   if (at != MANTA__NOWHERE)
     manta__heap_give(c->fabric, at);
 }

@@ -406,7 +406,7 @@ manta_status manta__hosts_open(struct manta__hosts *h, const struct manta__openi
   struct manta__desc d = {.call = (uint8_t)task->call,
                           .type = (uint8_t)task->type,
                           .op = (uint8_t)task->op,
-                          .root = task->root,
+                          .root = manta__desc_root(task, h->size),
                           .count = task->count,
                           .send_at = manta__heap_place(t->fabric, task->send, o->bytes),
                           .recv_at = manta__heap_place(t->fabric, task->recv, o->bytes)};

@@ -168,7 +168,7 @@ static manta_status reduce_direct(struct manta__hosts *h, struct reduction *d, m
                               .done = alone ? NULL : done_in_heap};
   if (h->team->rank < h->lanes)
     MANTA_TRY(exchange_lane(h, &x, d->task->count, d->size, err));
-  return manta__team_meet(h->team, err);
+  return manta__team_meet_settled(h->team, err);
 }
 
 // --- reductions: through the staging buffers ----------------------------------------------------

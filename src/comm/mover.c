@@ -26,20 +26,20 @@ manta_status manta__mover_init(struct manta__mover *m, int size, manta_error *er
 static void begin(manta_comm *c, manta_work *w)
 {
   const struct manta__task *t = &w->task;
-  struct manta__team *team = &c->team;
+  int64_t limit = c->team.timeout_ns;
   bool sends = t->call == MANTA__CALL_SEND;
   size_t bytes = t->count * manta_dtype_bytes(t->type);
   w->moves = true;
-  w->move = (struct manta__move){
-      .sends = sends,
-      .peer = t->root,
-      .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
-      .bytes = bytes,
-      .count = t->count,
-      .type = t->type,
-      .place = sends && bytes > RENDEZVOUS ? manta__heap_place(c->fabric, t->send, bytes)
-                                           : MANTA__NOWHERE,
-      .by = team->timeout_ns < 0 ? MANTA__NEVER : manta__now() + team->timeout_ns};
+  w->move = (struct manta__move){.sends = sends,
+                                 .peer = t->root,
+                                 .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
+                                 .bytes = bytes,
+                                 .count = t->count,
+                                 .type = t->type,
+                                 .place = sends && bytes > RENDEZVOUS
+                                              ? manta__heap_place(c->fabric, t->send, bytes)
+                                              : MANTA__NOWHERE,
+                                 .by = limit < 0 ? MANTA__NEVER : manta__now() + limit};
 }
 
 static void finish(manta_work *w, manta_status st)
@@ -108,15 +108,15 @@ static bool step(manta_comm *c)
   return ended;
 }
 
-// The nearest deadline of all; the lock is not held.
+// Just behind the nearest deadline of all; the lock is not held.
 static int64_t nearest(manta_comm *c)
 {
-  int64_t by = MANTA__NEVER;
+  int64_t by = MANTA__NEVER - 1;
   pthread_mutex_lock(&c->mover.lock);
   for (manta_work *w = c->mover.first; w; w = w->next)
     by = w->move.by < by ? w->move.by : by;
   pthread_mutex_unlock(&c->mover.lock);
-  return by;
+  return by + 1;
 }
 
 static bool any_remote(manta_comm *c)
@@ -137,7 +137,7 @@ static void sleep_until(manta_comm *c, struct manta__bell *bell, uint32_t seen)
   if (any_remote(c))
     manta__wire_turn(c->hosts->wire, &idle);
   else
-    manta__bell_wait(bell, seen, nearest(c) == MANTA__NEVER ? MANTA__NEVER : nearest(c) + 1);
+    manta__bell_wait(bell, seen, nearest(c));
 }
 
 // Sleeps until somebody rings, unless something could still be moved.
@@ -185,6 +185,10 @@ static void *serve(void *arg)
 void manta__mover_fini(manta_comm *c)
 {
   struct manta__mover *m = &c->mover;
+  // What was started ends first: our team has been told to quit, or the peer comes.
+  for (manta_work *w = c->all; w; w = w->next_all)
+    if (w->moves)
+      manta__mover_wait(c, w);
   pthread_mutex_lock(&m->lock);
   atomic_store(&m->stop, true);
   pthread_cond_broadcast(&m->change);

@@ -154,10 +154,11 @@ static bool recv_step(struct manta__team *t, struct manta__move *m)
 
 // --- a step -------------------------------------------------------------------------------------
 
-static manta_status verdict(const struct manta__team *t, const struct manta__move *m,
-                            manta_error *err)
+static manta_status verdict(struct manta__team *t, const struct manta__move *m, manta_error *err)
 {
   int peer = manta__team_label(t, m->peer);
+  if (!m->sends && m->place != MANTA__NOWHERE)
+    MANTA_TRY(manta__team_settle(t, m->peer, "recv", err));
   if (!m->wrong)
     return MANTA_OK;
   return manta_error_set(
@@ -170,6 +171,9 @@ static manta_status verdict(const struct manta__team *t, const struct manta__mov
 bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status *st,
                       manta_error *err)
 {
+  // A message that was cut short has left its channel in the middle of nowhere.
+  if ((*st = manta__team_ready(t, m->sends ? MANTA__CALL_SEND : MANTA__CALL_RECV, -1, err)) < 0)
+    return true;
   // Looked at first: what it sent before it left is still there.
   bool left = atomic_load_explicit(&t->line[m->peer].left, memory_order_acquire);
   if (m->sends ? send_step(t, m) : recv_step(t, m)) {

@@ -149,7 +149,7 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
   *staged = where != ALL_IN_HEAP;
   if (where == ALL_IN_HEAP) {
     MANTA_TRY(w->direct(t, x, err));
-    return manta__team_meet(t, err);
+    return manta__team_meet_settled(t, err);
   }
   if (rides && where == NONE_IN_HEAP) {
     if (x->bytes)
@@ -267,7 +267,9 @@ static size_t ragged(const struct transfer *x, int rank, size_t at, size_t len)
 
 static void stage_ragged(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
 {
-  stage_own(t, x, at, ragged(x, t->rank, at, len));
+  size_t n = ragged(x, t->rank, at, len);
+  if (n) // who has nothing may have no buffer
+    stage_own(t, x, at, n);
 }
 
 static void reduce_staged(struct manta__team *t, const struct transfer *x, uint8_t *to, size_t skip,
@@ -365,6 +367,7 @@ static bool aborted(const struct manta__team *t)
 
 static manta_status give_up(const struct manta__team *t, manta_error *err)
 {
+  atomic_store(&t->line[t->rank].gave_up, 1);
   return t->fabric->host.check(t->fabric->host.ctx, err);
 }
 
@@ -573,13 +576,22 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
   return send < recv + recv_bytes && recv < send + send_bytes;
 }
 
+// Ragged counts must agree one by one: they decide how many pieces there are.
+int16_t manta__desc_root(const struct manta__task *task, int n)
+{
+  uint64_t h = 0;
+  for (int r = 0; task->counts && r < n; r++)
+    h = (h ^ task->counts[r]) * 0x9e3779b97f4a7c15;
+  return (int16_t)(task->counts ? (int)(h >> 49) : task->root);
+}
+
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
                                    const struct transfer *x, const struct way *w)
 {
   struct manta__desc d = {.call = (uint8_t)task->call,
                           .type = (uint8_t)task->type,
                           .op = (uint8_t)task->op,
-                          .root = task->root,
+                          .root = manta__desc_root(task, t->size),
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};

@@ -86,22 +86,35 @@ static manta_status agree(manta_comm *c, const struct member *m, int size, struc
   return MANTA_OK;
 }
 
+// The others have the group, or will: to those of our host we left it.
+static void stay_out(manta_comm *c, const struct member *m, uint64_t at)
+{
+  struct manta__line *line = (struct manta__line *)(c->fabric->base + at);
+  for (int i = 0; m[i].rank != c->rank; i++)
+    line += manta__comm_is_here(c->fabric, c->run[m[i].rank]);
+  atomic_store(&line->left, 1);
+  for (int r = 0; r < c->team.size; r++)
+    manta__team_ring(&c->team, r);
+}
+
 static manta_status make_group(manta_comm *c, const struct member *m, int n, const struct offer *at,
                                manta_comm **out, manta_error *err)
 {
   int *run = manta__calloc((size_t)n, sizeof *run);
   int rank = 0;
-  if (!run)
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   for (int i = 0; i < n; i++) {
-    run[i] = c->run[m[i].rank];
+    if (run)
+      run[i] = c->run[m[i].rank];
     rank = m[i].rank == c->rank ? i : rank;
   }
   manta_status st =
-      manta__comm_make(out, c->fabric, at->place, rank, n, run, (uint32_t)at->group, err);
+      run ? manta__comm_make(out, c->fabric, at->place, rank, n, run, (uint32_t)at->group, err)
+          : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
   manta__free(run);
   if (st == MANTA_OK)
-    (*out)->team.timeout_ns = c->team.timeout_ns;
+    (*out)->team.timeout_ns = (int64_t)c->team.timeout_ns;
+  else
+    stay_out(c, m, at->place);
   return st;
 }
 

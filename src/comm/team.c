@@ -77,6 +77,7 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->rings = t->result + t->ring / 2;
   t->ring_bytes = ring_bytes(size);
   t->timeout_ns = -1;
+  t->gone = -1;
   t->by = MANTA__NEVER;
   t->crowded = f->host.size > sysconf(_SC_NPROCESSORS_ONLN); // a rank may be pinned to one
   t->spins = t->crowded ? 1 : SPINS;
@@ -185,22 +186,49 @@ static const char *tell_rank(char *buf, size_t size, const struct manta__team *t
   return buf;
 }
 
+// Who left will never read what is ours, nor let others end this call: that is no giving up.
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err)
 {
   char who[48];
-  if (atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed))
+  bool aborted = atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed);
+  bool quits = atomic_load_explicit(&t->quit, memory_order_relaxed);
+  bool late = by != MANTA__NEVER && manta__now() > by;
+  if (aborted || (!left && (quits || late)))
+    atomic_store(&t->line[t->rank].gave_up, 1);
+  if (aborted)
     return t->fabric->host.check(t->fabric->host.ctx, err);
   if (left)
     return manta_error_set(err, MANTA_EPEERLOST, "%s: %s has left its train function", call,
                            tell_rank(who, sizeof who, t, rank));
-  if (atomic_load_explicit(&t->quit, memory_order_relaxed))
+  if (quits)
     return manta_error_set(err, MANTA_ECANCELED, "%s: the communicator is being freed", call);
-  if (by == MANTA__NEVER || manta__now() <= by)
+  if (!late)
     return MANTA_OK;
   t->broken = true;
   return manta_error_set(err, MANTA_ETIMEDOUT, "%s: %s of %d is missing after %.3g s", call,
                          tell_rank(who, sizeof who, t, rank), t->size, (double)t->timeout_ns / 1e9);
+}
+
+manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, manta_error *err)
+{
+  if (atomic_load_explicit(&t->broken, memory_order_relaxed))
+    return manta_error_set(err, MANTA_ESTATE,
+                           "%s: an earlier call ran out of time, the ranks are out of step",
+                           manta__call_name(call));
+  return manta__team_trouble(t, gone < 0 ? t->rank : gone, gone >= 0, MANTA__NEVER,
+                             manta__call_name(call), err);
+}
+
+manta_status manta__team_settle(struct manta__team *t, int rank, const char *call, manta_error *err)
+{
+  char who[48];
+  if (atomic_load(t->fabric->host.abort))
+    return t->fabric->host.check(t->fabric->host.ctx, err);
+  if (!atomic_load(&t->line[rank].gave_up))
+    return MANTA_OK;
+  return manta_error_set(err, MANTA_EPEERLOST, "%s: %s has given up", call,
+                         tell_rank(who, sizeof who, t, rank));
 }
 
 // The phase is looked at after `left`: who left after it is fine.
@@ -209,6 +237,8 @@ static manta_status trouble(struct manta__team *t, int rank, uint32_t phase, man
   bool left = atomic_load_explicit(&t->line[rank].left, memory_order_acquire);
   if (reached(t, rank, phase))
     return MANTA_OK;
+  if (left)
+    t->gone = rank;
   return manta__team_trouble(t, rank, left, t->by,
                              manta__call_name(manta__team_desc(t, t->rank)->call), err);
 }
@@ -286,6 +316,14 @@ manta_status manta__team_meet(struct manta__team *t, manta_error *err)
   return manta__team_wait(t, t->phase, err);
 }
 
+manta_status manta__team_meet_settled(struct manta__team *t, manta_error *err)
+{
+  MANTA_TRY(manta__team_meet(t, err));
+  for (int r = 0; r < t->size; r++)
+    MANTA_TRY(manta__team_settle(t, r, manta__call_name(manta__team_desc(t, t->rank)->call), err));
+  return MANTA_OK;
+}
+
 // --- descriptions -------------------------------------------------------------------------------
 
 static void tell_call(char *buf, size_t size, const struct manta__desc *d)
@@ -293,10 +331,11 @@ static void tell_call(char *buf, size_t size, const struct manta__desc *d)
   static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
   uint32_t call = d->call & ~(uint32_t)MANTA__CALL_ON_GPU;
   bool reduces = call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
-  snprintf(buf, size, "%s%s of %llu %s%s%s root %d", manta__call_name(call),
+  snprintf(buf, size, "%s%s of %llu %s%s%s %s %d", manta__call_name(call),
            d->call == call ? "" : " on a GPU", (unsigned long long)d->count,
            manta_dtype_name((manta_dtype)d->type), reduces ? " " : "",
-           reduces && d->op < 5 ? ops[d->op] : "", d->root);
+           reduces && d->op < 5 ? ops[d->op] : "",
+           call == MANTA__CALL_ALLGATHERV ? "in parts" : "root", d->root);
 }
 
 bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b)
@@ -318,11 +357,8 @@ manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_r
 
 manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d, manta_error *err)
 {
-  if (t->broken)
-    return manta_error_set(err, MANTA_ESTATE,
-                           "%s: an earlier call ran out of time, the ranks are out of step",
-                           manta__call_name(d->call));
-  t->by = t->timeout_ns < 0 ? MANTA__NEVER : manta__now() + t->timeout_ns;
+  int64_t limit = t->timeout_ns;
+  t->by = limit < 0 ? MANTA__NEVER : manta__now() + limit;
   t->line[t->rank].post[t->turn & 1].desc = *d;
   manta__team_alive(t, false);
   manta__team_publish(t);

@@ -98,8 +98,8 @@ enum manta__call {
 /* What a rank says of its call. */
 struct manta__desc {
   uint8_t call, type, op;
-  bool tangled; /* send and receive overlap: pieces must be staged before any is written */
-  int16_t root;
+  bool tangled;  /* send and receive overlap: pieces must be staged before any is written */
+  int16_t root;  /* allgatherv: a hash of its counts */
   uint16_t past; /* of the first rank: see struct manta__stager; need not agree */
   uint64_t count;
   uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
@@ -114,6 +114,7 @@ struct manta__post {
 
 struct manta__line {                   /* of one rank, in the segment */
   _Alignas(128) _Atomic uint32_t left; /* its function has returned */
+  _Atomic uint32_t gave_up;            /* a call of its failed: its memory is its own again */
   struct manta__post post[2];          /* of this turn and the one before */
 };
 
@@ -172,14 +173,15 @@ struct manta__team {
   size_t slot;         /* where in it the current piece lies */
   struct manta__stager stager;
   bool warm;
-  int64_t timeout_ns;  /* < 0: none */
-  int64_t by;          /* deadline of the current call */
-  _Atomic bool broken; /* a call ran out of time: the ranks are out of step */
-  _Atomic bool quit;   /* we are leaving: waits end */
-  int spins;           /* before yielding and sleeping */
-  int shun;            /* waits that do not yield */
-  bool crowded;        /* more ranks than processors */
-  const void **in;     /* n pointers, for reductions */
+  _Atomic int64_t timeout_ns; /* < 0: none; set while calls are in flight */
+  int64_t by;                 /* deadline of the current call */
+  _Atomic bool broken;        /* a call ran out of time: the ranks are out of step */
+  _Atomic bool quit;          /* we are leaving: waits end */
+  int gone;                   /* a rank that left in the middle of a call, or -1 */
+  int spins;                  /* before yielding and sleeping */
+  int shun;                   /* waits that do not yield */
+  bool crowded;               /* more ranks than processors */
+  const void **in;            /* n pointers, for reductions */
 };
 
 struct manta__task;
@@ -196,6 +198,10 @@ void manta__team_fini(struct manta__team *t);
 void manta__team_quit(struct manta__team *t);
 /* Faults our staging buffer in, before its first use. */
 void manta__team_warm(struct manta__team *t);
+/* Whether a call may begin; gone: a rank without which it can't, or -1. After one that failed
+ * nothing of ours may be written or published any more: a slower peer, whose own call can still end
+ * well, would take it for our part of that. */
+manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, manta_error *err);
 /* Publishes our next phase. */
 void manta__team_publish(struct manta__team *t);
 /* Waits until every rank has published this phase, which we have. */
@@ -208,6 +214,13 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
+/* Whether what we read from the memory of `rank` was still whole. To be called after we published
+ * that we have read it: who waits for that says first that it gives up, then returns, and then its
+ * memory may change. */
+manta_status manta__team_settle(struct manta__team *t, int rank, const char *call,
+                                manta_error *err);
+/* The last phase of a call that read the memory of all: meets, and settles with each. */
+manta_status manta__team_meet_settled(struct manta__team *t, manta_error *err);
 /* What messages call a rank: its rank in the group. */
 static inline int manta__team_label(const struct manta__team *t, int rank)
 {
@@ -220,6 +233,8 @@ void manta__team_alive(const struct manta__team *t, bool waits);
 /* This thread is manta's own: it gives no signs of life. */
 void manta__team_background(void);
 const char *manta__call_name(uint32_t call);
+/* What a description has for a root in a group of n (shared.c). */
+int16_t manta__desc_root(const struct manta__task *task, int n);
 /* Whether two ranks call the same; and the message if they do not. */
 bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b);
 manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,

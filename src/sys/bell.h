@@ -20,10 +20,13 @@ struct manta__bell {
   _Atomic uint32_t waiting; /* threads that sleep, or are about to */
 };
 
-/* To be called after what is waited for was stored (sequentially consistent, or with a fence). */
+/* To be called after what is waited for was stored, sequentially consistent. The load must be so,
+ * too: of "store, then look whether somebody waits" here and "say that we wait, then look at what
+ * was stored" there one sees the other, in the one order of all such accesses. A weaker load may go
+ * before the store (aarch64 does that with stlr and ldr), and both would look too early. */
 static inline void manta__bell_ring(struct manta__bell *b)
 {
-  if (!atomic_load_explicit(&b->waiting, memory_order_relaxed))
+  if (!atomic_load(&b->waiting))
     return;
   atomic_fetch_add(&b->count, 1);
   manta__futex_wake(&b->count, INT_MAX);

@@ -210,6 +210,10 @@ static int differ(manta_comm *c, int rank, int n, struct shared *sh)
   size_t k = rank == 1 ? 7 : 8;
   EXPECT(manta_comm_allreduce(c, x, x, k, MANTA_F32, MANTA_SUM, &err) == MANTA_EINVAL);
   EXPECT(strstr(err.message, "allreduce of 8 F32 sum") && strstr(err.message, "of 7 F32"));
+  // Ragged counts with the same sum.
+  size_t these[] = {1, 2, 1}, those[] = {2, 1, 1};
+  EXPECT(manta_comm_allgatherv(c, x, x + 4, rank ? these : those, MANTA_F32, &err) == MANTA_EINVAL);
+  EXPECT(strstr(err.message, "allgatherv of 4 F32 in parts"));
   // They are still in step.
   EXPECT(manta_comm_allreduce(c, x, x, 8, MANTA_F32, MANTA_SUM, &err) == MANTA_OK);
   return 0;

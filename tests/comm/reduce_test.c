@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 #include "comm/reduce.h"
+#include "comm/reduce_isa.h"
 #include "test.h"
+
+extern const struct manta__reduce_isa manta__reduce_generic; // reduce_generic.c
+static bool generic;
 
 #define MAX_N     17
 #define MAX_COUNT 4097
@@ -103,6 +107,18 @@ static void fill(unsigned char *p, size_t count, manta_dtype type)
   }
 }
 
+/* What is under test: the way of this CPU, or the kernels for any other. */
+static void reduce(void *out, const void *const *in, int n, size_t count, manta_dtype type,
+                   manta_op op)
+{
+  static const enum manta__reduce_kind kinds[] = {MANTA__ADD, MANTA__ADD, MANTA__MUL, MANTA__MIN,
+                                                  MANTA__MAX};
+  if (!generic || n == 1 || count == 0)
+    manta__reduce(out, in, n, count, type, op);
+  else
+    manta__reduce_generic.fn[type][kinds[op]](out, in, n, count, op == MANTA_MEAN ? n : 1);
+}
+
 struct bed {
   unsigned char *in[MAX_N]; /* each in a block of its own, ending where the block ends */
   const void *ptr[MAX_N];
@@ -144,7 +160,7 @@ static int wrong_apart(struct bed *b, int n, size_t count, manta_dtype type, man
   for (int shift = 0; shift < 4; shift += 3) {
     unsigned char *out = b->out + GUARD + shift;
     memset(b->out, 0xa5, sizeof(b->out));
-    manta__reduce(out, b->ptr, n, count, type, op);
+    reduce(out, b->ptr, n, count, type, op);
     wrong += memcmp(out, b->want, b->bytes) != 0 || !guards_hold(b, out);
   }
   return wrong;
@@ -160,7 +176,7 @@ static int wrong_in_place(struct bed *b, int n, size_t count, manta_dtype type, 
     memset(b->out, 0xa5, sizeof(b->out));
     memcpy(out, kept, b->bytes);
     b->ptr[i] = out;
-    manta__reduce(out, b->ptr, n, count, type, op);
+    reduce(out, b->ptr, n, count, type, op);
     wrong += memcmp(out, b->want, b->bytes) != 0 || !guards_hold(b, out);
     b->ptr[i] = kept;
   }
@@ -179,7 +195,7 @@ static int wrong_in_pieces(struct bed *b, int n, size_t count, manta_dtype type,
       piece = count - at;
     for (int i = 0; i < n; i++)
       ptr[i] = (const unsigned char *)b->ptr[i] + at * size;
-    manta__reduce(out + at * size, ptr, n, piece, type, op);
+    reduce(out + at * size, ptr, n, piece, type, op);
   }
   return memcmp(out, b->want, b->bytes) != 0;
 }
@@ -204,7 +220,8 @@ static int sweep(void)
   for (int type = 0; type < MANTA_DTYPE_COUNT; type++)
     for (int op = 0; op <= MANTA_MAX; op++)
       for (size_t i = 0; i < LENGTH(ns) * LENGTH(counts); i++)
-        if (manta__reduce_valid((manta_dtype)type, (manta_op)op))
+        if (manta__reduce_valid((manta_dtype)type, (manta_op)op) &&
+            !(generic && op == MANTA_MEAN && !specials((manta_dtype)type))) // divides elsewhere
           wrong += wrong_case(&b, ns[i / LENGTH(counts)], counts[i % LENGTH(counts)],
                               (manta_dtype)type, (manta_op)op);
   return wrong;
@@ -214,6 +231,15 @@ static void agrees_with_the_truth(void **state)
 {
   print_message("# isa %s\n", manta__reduce_isa());
   assert_int_equal(sweep(), 0);
+}
+
+static int sweep_large(void);
+
+static void generic_kernels_agree(void **state)
+{
+  generic = true;
+  assert_int_equal(sweep() + sweep_large(), 0);
+  generic = false;
 }
 
 /* The child's exit status; its environment has MANTA_COMM_ISA = isa. */
@@ -344,31 +370,67 @@ static void many_arrays_agree(void **state)
   }
 }
 
-/* Large enough for stores past the caches, from a place that is aligned to its element only. */
-static void large_arrays_agree(void **state)
+/* Large enough for stores past the caches, from a place that is aligned to its element only and
+ * from one that is not. The input repeats, and so must the result. */
+#define PERIOD 4104 /* elements: no whole number of cache lines in any type */
+#define LARGE  ((17u << 20) + 12)
+
+static bool repeats(const unsigned char *out, const unsigned char *want, size_t bytes,
+                    size_t period)
 {
-  static const manta_dtype types[] = {MANTA_F32, MANTA_BF16, MANTA_F16};
-  const size_t bytes = (17u << 20) + 12;
-  unsigned char *block[6];
-  for (int i = 0; i < 6; i++) {
-    block[i] = malloc(bytes + 8);
-    assert_non_null(block[i]);
-  }
-  for (int k = 0; k < 3; k++) {
-    size_t count = bytes / manta_dtype_bytes(types[k]);
-    const void *in[4] = {block[0] + 8, block[1] + 4, block[2] + 8, block[3] + 3};
-    for (int i = 0; i < 4; i++)
-      fill(block[i] + 3, count, types[k]);
-    for (int n = 2; n <= 4; n++) {
-      manta__reduce_ref(block[5], in, n, count, types[k], MANTA_MEAN);
-      for (int shift = 3; shift <= 4; shift++) {
-        manta__reduce(block[4] + shift, in, n, count, types[k], MANTA_MEAN);
-        assert_memory_equal(block[4] + shift, block[5], bytes);
-      }
+  for (size_t at = 0; at < bytes; at += period)
+    if (memcmp(out + at, want, bytes - at < period ? bytes - at : period) != 0)
+      return false;
+  return true;
+}
+
+static void repeat(unsigned char *to, size_t bytes, size_t period, manta_dtype type)
+{
+  fill(to, PERIOD, type);
+  for (size_t at = period; at < bytes; at += period)
+    memcpy(to + at, to, bytes - at < period ? bytes - at : period);
+}
+
+static int wrong_large(unsigned char *block[5], manta_dtype type)
+{
+  static unsigned char want[PERIOD * 4];
+  size_t size = manta_dtype_bytes(type), count = LARGE / size, period = PERIOD * size;
+  const void *in[4] = {block[0] + 8, block[1] + 4, block[2] + 8, block[3] + 3};
+  int wrong = 0;
+  for (int i = 0; i < 4; i++)
+    repeat((unsigned char *)(uintptr_t)in[i], count * size, period, type);
+  for (int n = 2; n <= 4; n++) {
+    manta__reduce_ref(want, in, n, PERIOD, type, MANTA_MEAN);
+    for (int shift = 3; shift <= 4; shift++) {
+      unsigned char *out = block[4] + shift;
+      memset(block[4], 0xa5, LARGE + 16);
+      reduce(out, in, n, count, type, MANTA_MEAN);
+      wrong +=
+          !repeats(out, want, count * size, period) || out[-1] != 0xa5 || out[count * size] != 0xa5;
     }
   }
-  for (int i = 0; i < 6; i++)
+  return wrong;
+}
+
+static int sweep_large(void)
+{
+  static const manta_dtype types[] = {MANTA_F32, MANTA_BF16, MANTA_F16};
+  unsigned char *block[5];
+  int wrong = 0;
+  for (int i = 0; i < 5; i++) {
+    block[i] = malloc(LARGE + 16);
+    assert_non_null(block[i]);
+  }
+  for (int k = 0; k < 3; k++)
+    wrong += wrong_large(block, types[k]);
+  for (int i = 0; i < 5; i++)
     free(block[i]);
+  return wrong;
+}
+
+static void large_arrays_agree(void **state)
+{
+  assert_int_equal(sweep_large(), 0);
 }
 
 static void knows_what_makes_sense(void **state)
@@ -390,7 +452,7 @@ static int run_as_child(const char *isa)
   print_message("# isa %s, asked for %s\n", manta__reduce_isa(), isa);
   if (strcmp(manta__reduce_isa(), isa) && strcmp(manta__reduce_isa(), "scalar"))
     return 2;
-  return sweep() ? 1 : 0;
+  return sweep() || sweep_large() ? 1 : 0;
 }
 
 int main(int argc, char **argv)
@@ -407,6 +469,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(many_arrays_agree),
       cmocka_unit_test(large_arrays_agree),
       cmocka_unit_test(agrees_with_the_truth),
+      cmocka_unit_test(generic_kernels_agree),
       cmocka_unit_test(every_isa_agrees),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,8 +167,8 @@ static int slow_start(manta_comm *c, int rank, int n, struct shared *sh)
     EXPECT(manta_comm_allreduce_start(c, &x, &x, 1, MANTA_F32, MANTA_SUM, &w, &err) == 0);
     EXPECT(manta_work_wait(w, &err) == MANTA_ETIMEDOUT);
     EXPECT(manta_comm_barrier(c, &err) == MANTA_ESTATE && strstr(err.message, "out of step"));
-    EXPECT(manta_comm_recv(c, &x, 1, MANTA_F32, 1, &err) == MANTA_ETIMEDOUT);
-    EXPECT(strstr(err.message, "recv: rank 1 of 2 is missing"));
+    EXPECT(manta_comm_recv(c, &x, 1, MANTA_F32, 1, &err) == MANTA_ESTATE);
+    EXPECT(strstr(err.message, "recv: an earlier call ran out of time"));
     atomic_store(&sh->note[0], 1);
   }
   while (!sh->note[0])
@@ -273,6 +273,40 @@ static void an_unequal_message_is_named(void **state)
   on_ranks(2, unequal);
 }
 
+// A message that ran out of time half-way must not go on as another.
+static int cut_short(manta_comm *c, int rank, int n, struct shared *sh)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_work *w[2];
+  float *x = calloc(MOST, 4);
+  manta_comm_set_timeout(c, 0.05);
+  if (rank == 0) {
+    fill(x, 1, MOST);
+    EXPECT(manta_comm_send_start(c, x, MOST, MANTA_F32, 1, &w[0], &err) == MANTA_OK);
+    EXPECT(manta_comm_send_start(c, x, MOST, MANTA_F32, 1, &w[1], &err) == MANTA_OK);
+    EXPECT(manta_work_wait(w[0], &err) == MANTA_ETIMEDOUT);
+    EXPECT(strstr(err.message, "send: rank 1 of 2 is missing"));
+    EXPECT(manta_work_wait(w[1], &err) == MANTA_ESTATE);
+    EXPECT(manta_comm_send(c, x, MOST, MANTA_F32, 1, &err) == MANTA_ESTATE);
+    atomic_store(&sh->note[0], 1);
+    while (!sh->note[1])
+      usleep(100);
+  } else {
+    while (!sh->note[0])
+      usleep(100);
+    manta_status st = manta_comm_recv(c, x, MOST, MANTA_F32, 0, &err);
+    atomic_store(&sh->note[1], 1);
+    EXPECT(st == MANTA_ETIMEDOUT);
+  }
+  free(x);
+  return 0;
+}
+
+static void a_message_cut_short_stays_so(void **state)
+{
+  on_ranks(2, cut_short);
+}
+
 static int never_sent(manta_comm *c, int rank, int n, struct shared *sh)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -337,6 +371,32 @@ static void groups_work_beside_each_other(void **state)
     on_ranks(n, rows_and_columns);
 }
 
+// What was started on a group is done before it is freed.
+static int free_waits(manta_comm *c, int rank, int n, struct shared *sh)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_comm *g;
+  manta_work *w;
+  float *x = malloc(MOST * 4);
+  EXPECT(manta_comm_split(c, 0, 0, &g, &err) == MANTA_OK);
+  if (rank == 0) {
+    fill(x, 5, MOST);
+    EXPECT(manta_comm_send_start(g, x, MOST, MANTA_F32, 1, &w, &err) == MANTA_OK);
+    manta_comm_free(g);
+  } else {
+    usleep(10000);
+    EXPECT(manta_comm_recv(g, x, MOST, MANTA_F32, 0, &err) == MANTA_OK && holds(x, 5, MOST));
+    manta_comm_free(g);
+  }
+  free(x);
+  return 0;
+}
+
+static void freeing_waits_for_messages(void **state)
+{
+  on_ranks(2, free_waits);
+}
+
 // The memory of groups comes back.
 static int again_and_again(manta_comm *c, int rank, int n, struct shared *sh)
 {
@@ -383,8 +443,10 @@ int main(int argc, char **argv)
       cmocka_unit_test(messages_arrive_whole_and_in_order),
       cmocka_unit_test(sends_may_cross),
       cmocka_unit_test(an_unequal_message_is_named),
+      cmocka_unit_test(a_message_cut_short_stays_so),
       cmocka_unit_test(who_left_is_not_waited_for),
       cmocka_unit_test(groups_work_beside_each_other),
+      cmocka_unit_test(freeing_waits_for_messages),
       cmocka_unit_test(groups_come_and_go),
       cmocka_unit_test(a_group_names_ranks_of_the_run),
   };
