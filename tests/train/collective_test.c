@@ -7,22 +7,53 @@
 #include "rig.h"
 
 #define WEIGHTS 50000
+#define PARTS   10
+#define PART    (WEIGHTS / PARTS)
 
 struct model {
   float *w, *g;
+  manta_ddp *ddp; // NULL: one all-reduce
 };
 
 static void gradient(struct model *m, int rank, int64_t step)
 {
   for (int i = 0; i < WEIGHTS; i++)
     m->g[i] = m->w[i] * 0.1f + (float)((i + rank * 7 + (int)step * 13) % 101) / 97.0f;
+  for (size_t i = 0; m->ddp && i < PARTS; i++)
+    memcpy((void *)(uintptr_t)manta_ddp_grad(m->ddp, i)->data, m->g + i * PART, PART * 4);
+}
+
+static manta_status make_ddp(manta_session *s, struct model *m, manta_error *err)
+{
+  manta_ddp_config cfg = MANTA_DDP_CONFIG_INIT;
+  cfg.bucket_bytes = (size_t)manta_session_config_int(s, "bucket", 0);
+  cfg.overlap = cfg.bucket_bytes % 2 ? MANTA_DDP_OVERLAP_OFF : MANTA_DDP_OVERLAP_ON;
+  MANTA_TRY(manta_ddp_create(&m->ddp, manta_session_comm(s), &cfg, err));
+  for (int i = 0; i < PARTS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "part %d", i);
+    MANTA_TRY(manta_ddp_add(m->ddp, name, PART, MANTA_F32, NULL, NULL, err));
+  }
+  return manta_ddp_begin(m->ddp, err);
+}
+
+static manta_status share(manta_session *s, struct model *m, manta_error *err)
+{
+  manta_comm *comm = manta_session_comm(s);
+  if (!m->ddp)
+    return manta_comm_allreduce(comm, m->g, m->g, WEIGHTS, MANTA_F32, MANTA_MEAN, err);
+  for (size_t i = PARTS; i-- > 0;)
+    MANTA_TRY(manta_ddp_ready(m->ddp, i, err));
+  MANTA_TRY(manta_ddp_sync(m->ddp, NULL, err));
+  for (size_t i = 0; i < PARTS; i++)
+    memcpy(m->g + i * PART, manta_ddp_grad(m->ddp, i)->data, PART * 4);
+  return MANTA_OK;
 }
 
 static manta_status train_step(manta_session *s, struct model *m, int64_t step, manta_error *err)
 {
   gradient(m, manta_session_rank(s), step);
-  MANTA_TRY(
-      manta_comm_allreduce(manta_session_comm(s), m->g, m->g, WEIGHTS, MANTA_F32, MANTA_MEAN, err));
+  MANTA_TRY(share(s, m, err));
   for (int i = 0; i < WEIGHTS; i++)
     m->w[i] -= 0.05f * m->g[i];
   manta_value row = MANTA_MAP(MANTA_KV_INT("count", step));
@@ -43,6 +74,8 @@ static manta_status sharing(manta_session *s, manta_value *result, manta_error *
     MANTA_TRY(manta_shm_alloc(comm, WEIGHTS * 4, (void **)&m.g, err));
   else
     m.g = calloc(WEIGHTS, 4);
+  if (manta_session_config_int(s, "bucket", 0) > 0)
+    MANTA_TRY(make_ddp(s, &m, err));
   MANTA_TRY(manta_session_load(s, &c, err));
   if (c)
     MANTA_TRY(manta_checkpoint_copy(c, "w", m.w, WEIGHTS * 4, err));
@@ -55,11 +88,13 @@ static manta_status sharing(manta_session *s, manta_value *result, manta_error *
     }
     MANTA_TRY(train_step(s, &m, step, err));
   }
+  manta_ddp_destroy(m.ddp);
   return manta_value_set_int(result, (int64_t)(manta__hash(m.w, WEIGHTS * 4) >> 1));
 }
 
 // hosts: how many; a host is a command on this machine, and what is between them is UCX.
-static int64_t weights_on(int hosts, int workers, bool heap, int victim)
+// bucket: of manta_ddp in bytes, odd: without overlap; 0: without it.
+static int64_t weights_by(int hosts, int workers, bool heap, int victim, int bucket)
 {
   static char command[600];
   static manta_host list[3];
@@ -77,7 +112,8 @@ static int64_t weights_on(int hosts, int workers, bool heap, int victim)
     r.cfg.host_count = (size_t)hosts;
   }
   rig_make(&r);
-  manta_value c = MANTA_MAP(MANTA_KV_BOOL("heap", heap), MANTA_KV_INT("victim", victim));
+  manta_value c = MANTA_MAP(MANTA_KV_BOOL("heap", heap), MANTA_KV_INT("victim", victim),
+                            MANTA_KV_INT("bucket", bucket));
   r.rc.config = &c;
   assert_ok(manta_trainer_run(r.t, sharing, &r.rc, &r.results, &r.err), &r.err);
   assert_int_equal(board->fired, victim >= 0);
@@ -86,6 +122,11 @@ static int64_t weights_on(int hosts, int workers, bool heap, int victim)
     assert_int_equal(manta_value_as_int(manta_value_at(&r.results, (size_t)i), -2), first);
   rig_fini(&r);
   return first;
+}
+
+static int64_t weights_on(int hosts, int workers, bool heap, int victim)
+{
+  return weights_by(hosts, workers, heap, victim, 0);
 }
 
 static int64_t weights_of(int workers, bool heap, int victim)
@@ -121,6 +162,18 @@ static void hosts_do_not_change_a_bit(void **state)
     assert_int_equal(weights_on(2, n, n % 2 == 0, n - 1), quiet); // killed on the second host
     if (n >= 3)
       assert_int_equal(weights_on(3, n, true, 0), quiet);
+  }
+}
+
+// The mean of a gradient is the same by one call or by buckets, with overlap or without.
+static void buckets_do_not_change_a_bit(void **state)
+{
+  static const int buckets[] = {30000, 30001, 1 << 20, (1 << 20) + 1, 25 << 20};
+  need_ucx();
+  int64_t plain = weights_of(3, true, -1);
+  for (size_t i = 0; i < sizeof buckets / sizeof *buckets; i++) {
+    assert_int_equal(weights_by(1, 3, false, -1, buckets[i]), plain);
+    assert_int_equal(weights_by(2, 3, false, i % 2 ? 2 : -1, buckets[i]), plain);
   }
 }
 
@@ -267,6 +320,7 @@ int main(int argc, char **argv)
   const struct CMUnitTest tests[] = {
       rig_test(a_kill_does_not_change_a_bit),
       rig_test(hosts_do_not_change_a_bit),
+      rig_test(buckets_do_not_change_a_bit),
       rig_test(survivors_go_on_inside_their_function),
       rig_test(a_run_that_does_not_go_on_ends_the_wait),
       rig_test(who_waits_for_a_rank_that_returned_is_told),
