@@ -22,7 +22,7 @@ static struct manta__bell *bell(void *ctx, int local)
 static void alive(void *ctx, bool waits)
 {
   struct manta__cell *cell = ((struct manta__comms *)ctx)->job->cell;
-  atomic_store_explicit(&cell->beat_ns, manta__now(), memory_order_relaxed);
+  atomic_store_explicit(&cell->beat_ns, manta__now_coarse(), memory_order_relaxed);
   atomic_store_explicit(&cell->stalled, waits, memory_order_relaxed);
 }
 
