@@ -13,7 +13,7 @@
  * pair.c   bytes from one rank to another mover.c  sends and receives in flight
  * heap.c   memory that others can read   split.c  groups
  * hosts*.c groups that span hosts        net.c    messages between them
- * gpu.c    tasks on device memory
+ * gpu.c    tasks on device memory          stager.c how staging goes
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H

@@ -19,7 +19,6 @@
 #define PIECE MANTA__COMM_PIECE
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
-#define RETRY 250              /* calls until the other way is tried again */
 #define LOOK  (1u << 20)       /* copied before the abort word is looked at */
 #define LARGE (16u << 10)      /* of the others: the same */
 
@@ -159,47 +158,13 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
   return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
 }
 
-// Class of a size, or -1 if it is too small to matter.
-static int stage_class(size_t bytes)
-{
-  int c = -1;
-  for (size_t n = bytes >> 13; n && c < MANTA__STAGE_SIZES - 1; n >>= 1)
-    c++;
-  return c;
-}
-
-// The other way is tried until the lines of the whole ring have gone it, or it is clearly dearer.
-static void note_cost(struct manta__team *t, int class, int64_t ns, size_t bytes)
-{
-  struct manta__stager *s = &t->stager;
-  struct manta__stage_size *z = &s->size[class];
-  int64_t cost = ns * PIECE / (int64_t)bytes, usual = z->cost[z->past];
-  size_t calls = 2 * t->ring / bytes;
-  uint16_t some = (uint16_t)(calls < 4 ? 4 : calls > 64 ? 64 : calls);
-  if (usual == 0 && z->best == 0) // the very first
-    z->left = some;
-  z->best = z->best == 0 || cost < z->best ? cost : z->best;
-  bool dear = z->tries && cost > usual + usual / 2;
-  if (z->left > 0 && !dear) {
-    z->left--;
-  } else {
-    z->cost[z->past != z->tries] = z->best;
-    if (z->tries)
-      z->past = z->cost[1] < z->cost[0];
-    z->tries = !z->tries;
-    z->left = z->tries ? some : RETRY;
-    z->best = 0;
-  }
-  s->next = (uint16_t)((s->next & ~(1u << class)) | (unsigned)(z->past != z->tries) << class);
-}
-
 // What is small and private rides with the description.
 static manta_status transfer(struct manta__team *t, struct manta__desc *d, const struct transfer *x,
                              const struct way *w, manta_error *err)
 {
   struct manta__stager *s = &t->stager;
   bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL), staged = false;
-  int class = stage_class(x->bytes);
+  int class = manta__stager_class(x->bytes);
   int64_t began = class < 0 ? 0 : manta__now(), ns = 0;
   s->now = class >= 0 && s->past >> class & 1;
   if (rides) {
@@ -215,7 +180,7 @@ static manta_status transfer(struct manta__team *t, struct manta__desc *d, const
   if (st == MANTA_OK)
     st = go_on(t, x, w, rides, &staged, err);
   if (staged && class >= 0 && t->rank == 0)
-    note_cost(t, class, ns + manta__now() - began, x->bytes);
+    manta__stager_note(s, class, ns + manta__now() - began, x->bytes, t->ring);
   t->turn++;
   return st;
 }

@@ -255,6 +255,13 @@ static inline uint8_t *manta__team_staging(const struct manta__team *t, int rank
   return t->staging + (size_t)rank * t->ring + t->slot;
 }
 
+/* --- stager.c --- */
+
+/* Class of a size, or -1 if it is too small to matter. */
+int manta__stager_class(size_t bytes);
+/* A call of this class took so long, the way it went: s->next is how later ones go. */
+void manta__stager_note(struct manta__stager *s, int class, int64_t ns, size_t bytes, size_t ring);
+
 /* --- shared.c --- */
 manta_status manta__team_run(struct manta__team *t, const struct manta__task *task,
                              manta_error *err);
