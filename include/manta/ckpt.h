@@ -47,7 +47,7 @@ MANTA_API const char *manta_dtype_name(manta_dtype t); /* "F32"; "?" if unknown 
 #define MANTA_STATE_VALUE_MAX   (1u << 20) /* packed bytes of the small value */
 
 /* A named array. In a state to be saved, name and data are the caller's; out of a checkpoint they
- * are borrowed from it, and data is read-only. Row-major, no strides. */
+ * are borrowed from it. Row-major, no strides. */
 typedef struct manta_tensor {
   const char *name;
   manta_dtype dtype;
@@ -87,8 +87,9 @@ MANTA_API manta_status manta_checkpoint_open(manta_checkpoint **out, const char 
 MANTA_API void manta_checkpoint_close(manta_checkpoint *c);
 
 /* The number of tensors; tensor i, or NULL past the last; the tensor of a name, or NULL; the small
- * value (nil if none was saved). All borrow: what they return dies with the checkpoint, and the
- * data is mapped read-only: writing to it is a fault. */
+ * value (nil if none was saved). All borrow: what they return dies with the checkpoint. The data is
+ * mapped: a page of it is read when it is looked at, and becomes this process's own when it is
+ * written to, which changes neither the checkpoint on disk nor what another opens. */
 MANTA_API size_t manta_checkpoint_count(const manta_checkpoint *c);
 MANTA_API const manta_tensor *manta_checkpoint_at(const manta_checkpoint *c, size_t i);
 MANTA_API const manta_tensor *manta_checkpoint_tensor(const manta_checkpoint *c, const char *name);

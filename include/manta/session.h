@@ -20,10 +20,12 @@ typedef struct manta_session manta_session;
 
 /* The train function. Runs once per attempt on every worker. `result` is {0} and takes the return
  * value of this rank, which may own memory: manta frees it. A negative status with a message in
- * `err` (never NULL here) is the run's error. When a session call returns MANTA_EPEERLOST,
- * MANTA_EABORTED or MANTA_EPREEMPTED, clean up and return it soon (manta_trainer_config.grace_s):
- * after a lost peer the function is called again, in this process, from the newest checkpoint. So a
- * second call finds static variables as the first one left them. */
+ * `err` (never NULL here) is the run's error, and `result` may say more (manta_run_failure); with
+ * MANTA_EINVAL it is not tried again even where errors are (retry_errors). When a session call
+ * returns MANTA_EPEERLOST, MANTA_EABORTED or MANTA_EPREEMPTED, clean up and return it soon
+ * (manta_trainer_config.grace_s): after a lost peer the function is called again, in this process,
+ * from the newest checkpoint. So a second call finds static variables as the first one left them.
+ */
 typedef manta_status (*manta_train_fn)(manta_session *s, manta_value *result, manta_error *err);
 
 /* Registers a function under a name, so that a run can be resumed by another build of the program:
@@ -64,6 +66,10 @@ MANTA_API bool manta_session_config_bool(const manta_session *s, const char *key
 MANTA_API const char *manta_session_config_string(const manta_session *s, const char *key,
                                                   const char *dflt);
 
+/* The bytes that came with the run (manta_run_config.payload) and their number, borrowed until the
+ * train function returns; NULL and 0 if there were none. */
+MANTA_API const void *manta_session_payload(const manta_session *s, size_t *bytes);
+
 /* Queues one row of metrics (a map; at most 1 MiB packed) and returns; the row is copied. No
  * barrier, and no system call as long as the driver keeps up: it waits only while 4 MiB of this
  * rank's rows have not been read. Adds _timestamp, _time_this_iter_s and _training_iteration. Every
@@ -86,7 +92,7 @@ MANTA_API manta_status manta_session_save(manta_session *s, const manta_state *s
 
 /* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none: what this rank
  * saved last in this attempt, else what the attempt began from, which is the same on every rank.
- * Its tensors are mapped, not copied: copy what is to be changed (manta_checkpoint_copy). */
+ * Its tensors are mapped, not copied; what is written to them is this opening's own. */
 MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **out,
                                           manta_error *err);
 

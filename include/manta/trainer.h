@@ -97,12 +97,14 @@ typedef struct manta_trainer_config {
                               else the driver's own */
   size_t host_count;
   double host_timeout_s; /* 0: 15. A host that is silent for longer is lost with its workers */
+  const struct manta_program *program; /* what workers are forked from (manta/embed.h); NULL: the
+                                          program that called manta_init */
 } manta_trainer_config;
 /* Every field, so that -Wextra has nothing to say in C or in C++. */
 #define MANTA_TRAINER_CONFIG_INIT                                                                  \
   {                                                                                                \
     sizeof(manta_trainer_config), 0, 0, NULL, NULL, 0, false, 0, 0, 0, 0, NULL, 0, false, false,   \
-        false, 0, NULL, NULL, 0, NULL, 0, 0                                                        \
+        false, 0, NULL, NULL, 0, NULL, 0, 0, NULL                                                  \
   }
 
 typedef struct manta_run_config {
@@ -117,10 +119,15 @@ typedef struct manta_run_config {
   const char *score;      /* name of the reported metric that scores a checkpoint */
   bool score_min;         /* smaller is better */
   bool strict_reports;    /* a rank that never reports is an error */
+  const void *payload; /* bytes for the train function (manta_session_payload), or NULL; copied */
+  size_t payload_bytes;
+  bool execute; /* only call the function, as manta_trainer_execute does … */
+  bool single;  /* … and on rank 0 alone: the results of the others are nil */
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
-    sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false                     \
+    sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false, NULL, 0, false,    \
+        false                                                                                      \
   }
 
 /* --- Trainer -------------------------------------------------------------------------------- */
@@ -209,6 +216,9 @@ MANTA_API bool manta_run_finished(const manta_run *r);
 /* The return values by rank, borrowed until the run is closed, or NULL while the run is going on or
  * if it failed. */
 MANTA_API const manta_value *manta_run_results(const manta_run *r);
+/* What the rank whose failure ended the run (err->rank) had put into its result, borrowed until the
+ * run is closed: the place for more than a message holds. NULL if it is not known. */
+MANTA_API const manta_value *manta_run_failure(const manta_run *r);
 /* Ends the run if it is still going on (it can then be resumed), and frees it; the finish callbacks
  * have been called when it returns. NULL is fine. */
 MANTA_API void manta_run_close(manta_run *r);

@@ -7,11 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <manta/embed.h>
 #include <manta/manta.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "group/proto.h"
 #include "group/zygote.h"
+#include "sys/amx.h"
 #include "train/driver.h"
 #include "train/func.h"
 #include "train/session.h"
@@ -28,29 +31,91 @@ static void keep_private(int count)
     fcntl(MANTA__ROLE_CONN_FD + i, F_SETFD, FD_CLOEXEC);
 }
 
-manta_status manta_init(int *argc, char ***argv)
+// Comes back in a worker at its end, or where there is no such role.
+static manta_status play(const char *role, char *const argv[], const struct manta__job_ops *ops,
+                         manta_error *err)
 {
-  const char *role = getenv(MANTA__ROLE_ENV);
-  manta__func_note_objects();
-  if (!role) {
-    manta__driver_note_program(*argc, *argv);
+  unsetenv(MANTA__ROLE_ENV);
+  if (!strcmp(role, "zygote")) {
+    keep_private(2);
+    manta__zygote_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv, ops);
     return MANTA_OK;
   }
-  bool zygote = !strcmp(role, "zygote"), worker = !strcmp(role, "worker");
-  unsetenv(MANTA__ROLE_ENV);
-  if (zygote) {
-    keep_private(2);
-    manta__driver_note_program(*argc, *argv);
-    manta__zygote_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, *argv, &manta__session_ops);
-  }
-  if (worker) {
+  if (!strcmp(role, "worker")) {
     int fds[MANTA__W_FDS];
     keep_private(MANTA__W_FDS);
     for (int i = 0; i < MANTA__W_FDS; i++)
       fds[i] = MANTA__ROLE_CONN_FD + i;
-    manta__driver_note_program(*argc, *argv);
-    manta__worker_main(fds, &manta__session_ops);
+    manta__worker_main(fds, ops);
+    return MANTA_OK;
   }
-  manta__error("unknown role \"%s\" in %s", role, MANTA__ROLE_ENV);
-  return MANTA_EINVAL;
+  return manta_error_set(err, MANTA_EINVAL, "unknown role \"%s\" in %s", role, MANTA__ROLE_ENV);
+}
+
+manta_status manta_init(int *argc, char ***argv)
+{
+  char *role = getenv(MANTA__ROLE_ENV);
+  manta_error err = MANTA_ERROR_INIT;
+  manta__func_note_objects();
+  manta__driver_note_program(*argc, *argv);
+  if (!role)
+    return MANTA_OK;
+  role = strdupa(role);
+  if (play(role, *argv, &manta__session_ops, &err) == MANTA_OK)
+    exit(0);
+  manta__error("%s", err.message);
+  return err.status;
+}
+
+// --- another language ----------------------------------------------------------------------------
+
+manta_status manta_embed(int argc, char *const argv[], manta_error *err)
+{
+  manta_program p = MANTA_PROGRAM_INIT;
+  struct manta__program line; // for the life of the process
+  p.argv = (const char *const *)argv;
+  if (argc < 1)
+    return manta_error_set(err, MANTA_EINVAL, "a driver has a command line");
+  MANTA_TRY(manta__program_copy(&line, &p, err));
+  manta__func_note_objects();
+  manta__driver_note_program(argc, line.argv);
+  manta__free(line.env);
+  return MANTA_OK;
+}
+
+manta_status manta_prestart(const manta_program *p, int threads, manta_error *err)
+{
+  struct manta__program copy;
+  MANTA_TRY(manta__program_copy(&copy, p, err));
+  manta_status st = manta__driver_keep(&copy, threads, err);
+  manta__program_fini(&copy);
+  return st;
+}
+
+void manta_release(void)
+{
+  manta__driver_release();
+}
+
+bool manta_serving(void)
+{
+  return getenv(MANTA__ROLE_ENV) != NULL;
+}
+
+manta_status manta_serve(char *const argv[], const manta_fork_hooks *hooks, manta_error *err)
+{
+  char *role = getenv(MANTA__ROLE_ENV);
+  struct manta__job_ops ops = manta__session_ops;
+  if (!role)
+    return manta_error_set(err, MANTA_ESTATE, "this process was not started by an agent");
+  if (hooks)
+    ops.fork = *hooks;
+  role = strdupa(role);
+  return play(role, argv, &ops, err);
+}
+
+const char *manta_amx_cure(void)
+{
+  return manta__amx_is_trap(manta__amx_read()) ? MANTA__AMX_CURE_NAME "=" MANTA__AMX_CURE_VALUE
+                                               : NULL;
 }

@@ -66,7 +66,7 @@ static manta_status map_checked(int fd, const struct manta__manifest_file *f, bo
   if (!S_ISREG(sb.st_mode) || (uint64_t)sb.st_size != f->bytes || f->bytes == 0)
     return manta_error_set(err, MANTA_ECORRUPT, "%s has %lld bytes, its manifest says %" PRIu64,
                            f->name, (long long)sb.st_size, f->bytes);
-  void *p = mmap(NULL, f->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  void *p = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED)
     return manta_error_set(err, MANTA_ENOMEM, "map %s: %m", f->name);
   if (verify && manta__hash(p, f->bytes) != f->hash) {

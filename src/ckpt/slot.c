@@ -218,7 +218,7 @@ manta_status manta__slot_map(int fd, const uint8_t **base, size_t *size,
 {
   uint64_t bytes = 0;
   MANTA_TRY(sealed_size(fd, &bytes, err));
-  void *p = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED)
     return manta_error_set(err, MANTA_ENOMEM, "map a snapshot slot: %m");
   manta_status st = check_page(p, bytes, copy, err);

@@ -106,7 +106,7 @@ void manta__slots_fini(struct manta__slots *s);
 /* Maps the meta page of a slot (shared, writable) after checking seals, size, magic and, where
  * there is content, that it lies within the slot. Unmap with munmap of MANTA__SLOT_META bytes. */
 manta_status manta__slot_map_meta(int fd, struct manta__slot_meta **out, manta_error *err);
-/* Maps a whole slot read-only. A page that is shared can change after it was checked, so what was
+/* Maps a whole slot, privately. A page that is shared can change after it was checked, so what was
  * checked is copied: *copy holds it, and only *copy may be believed. Unmap with munmap of *size. */
 manta_status manta__slot_map(int fd, const uint8_t **base, size_t *size,
                              struct manta__slot_meta *copy, manta_error *err);

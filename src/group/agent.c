@@ -22,7 +22,7 @@
 
 #define REAP_S 0.5
 
-// --- links --------------------------------------------------------------------------------------
+// --- links ---------------------------------------------------------------------------------------
 
 static void link_events(struct link *l);
 
@@ -131,7 +131,7 @@ void agent_warn(struct agent *a, uint32_t group, const char *fmt, ...)
   agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_WARN, .group = group}, &v);
 }
 
-// --- timers -------------------------------------------------------------------------------------
+// --- timers --------------------------------------------------------------------------------------
 
 uv_timer_t *agent_timer(struct agent *a, double first_s, double repeat_s, uv_timer_cb cb,
                         void *data)
@@ -157,7 +157,7 @@ void agent_timer_stop(uv_timer_t **t)
   *t = NULL;
 }
 
-// --- groups -------------------------------------------------------------------------------------
+// --- groups --------------------------------------------------------------------------------------
 
 struct group *agent_group(struct agent *a, uint32_t id, bool make)
 {
@@ -224,7 +224,7 @@ static void disband(struct group *g)
   agent_group_ended(g);
 }
 
-// --- the driver's messages ----------------------------------------------------------------------
+// --- the driver's messages -----------------------------------------------------------------------
 
 static void begin_run(struct group *g, struct manta__msg *m)
 {
@@ -319,6 +319,10 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     agent_program(a, m);
     return;
   }
+  if (m->kind == MANTA__M_WARM) {
+    agent_warm(a, m);
+    return;
+  }
   if (m->kind == MANTA__M_LOST) {
     driver_lost(a);
     return;
@@ -374,7 +378,7 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   }
 }
 
-// --- the end ------------------------------------------------------------------------------------
+// --- the end -------------------------------------------------------------------------------------
 
 // Zygotes die with their lifelines; not every init reaps what is left to it.
 static void reap_children(void)
@@ -450,7 +454,7 @@ static void on_driver_pidfd(uv_poll_t *h, int status, int events)
   driver_lost(h->data);
 }
 
-// --- signals ------------------------------------------------------------------------------------
+// --- signals -------------------------------------------------------------------------------------
 
 static void reap_one(struct agent *a, pid_t pid, int status)
 {
@@ -489,7 +493,7 @@ static void on_sigterm(uv_signal_t *h, int signum)
     agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_ASKED, .group = g->id}, &v);
 }
 
-// --- the beginning ------------------------------------------------------------------------------
+// --- the beginning -------------------------------------------------------------------------------
 
 static manta_status open_ledger(struct agent *a, manta_error *err)
 {

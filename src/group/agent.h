@@ -186,6 +186,7 @@ void agent_timer_stop(uv_timer_t **t);
 
 /* agent_zygote.c */
 void agent_program(struct agent *a, struct manta__msg *m);
+void agent_warm(struct agent *a, struct manta__msg *m); /* starts a zygote ahead of its use */
 struct zygote *agent_zygote(struct agent *a, uint64_t key, manta_error *err); /* running, or NULL */
 bool agent_zygote_exited(struct agent *a, pid_t pid, int status); /* true if it was one */
 void agent_zygotes_end(struct agent *a);

@@ -202,6 +202,18 @@ struct zygote *agent_zygote(struct agent *a, uint64_t key, manta_error *err)
   return z;
 }
 
+// What goes wrong is told to whoever asks for a worker.
+void agent_warm(struct agent *a, struct manta__msg *m)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  if (manta__msg_value(m, &v, NULL) < 0)
+    return;
+  if (!agent_zygote(a, (uint64_t)manta_value_as_int(manta_value_get(&v, "key"), 0), &err))
+    manta__debug("no zygote ahead of its use: %s", err.message);
+  manta_value_fini(&v);
+}
+
 bool agent_zygote_exited(struct agent *a, pid_t pid, int status)
 {
   for (int i = 0; i < AGENT_ZYGOTES; i++) {

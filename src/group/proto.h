@@ -40,6 +40,7 @@ enum manta__kind {
   MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
   MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
+  MANTA__M_WARM,    /* start a zygote ahead of its first use: {key} */
   MANTA__M_ELSEWHERE, /* workers on other hosts, for `manta ps`: [{rank, pid, host, state}, …] */
   /* driver -> agent -> every worker inside its function; call: the round */
   MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */

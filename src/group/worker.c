@@ -79,7 +79,7 @@ static manta_status be_born(const int *fds, manta_error *err)
   return manta__conn_create(&self.conn, fds[MANTA__W_CONN], err);
 }
 
-// --- what surrounds a job -----------------------------------------------------------------------
+// --- what surrounds a job ------------------------------------------------------------------------
 
 static void set_number(const char *name, int64_t n)
 {
@@ -246,7 +246,7 @@ static void say_done(const struct manta__job *job, manta_status st, const manta_
   manta_value_fini(&done);
 }
 
-// --- a job --------------------------------------------------------------------------------------
+// --- a job ---------------------------------------------------------------------------------------
 
 static struct manta__msg kept; // read by a job that it is not for
 static bool has_kept;
@@ -371,7 +371,7 @@ static struct manta__msg next_message(void)
   return m;
 }
 
-_Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *ops)
+void manta__worker_main(const int *fds, const struct manta__job_ops *ops)
 {
   manta_error err = MANTA_ERROR_INIT;
   if (be_born(fds, &err) < 0)
@@ -384,7 +384,7 @@ _Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *o
       manta__msg_close(&m);
     if (m.kind == MANTA__M_EXIT) {
       ops->end();
-      exit(0);
+      return;
     }
   }
 }

@@ -8,6 +8,7 @@
 #ifndef MANTA_GROUP_WORKER_H
 #define MANTA_GROUP_WORKER_H
 
+#include <manta/embed.h>
 #include <manta/value.h>
 
 #include "group/ctl.h"
@@ -79,15 +80,16 @@ manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t
  * job came, or the end; the function is to return. On the thread that runs it. */
 manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err);
 
-/* What a job means is somebody else's business. */
+/* What a job means is somebody else's business, and so is what an interpreter does at a fork. */
 struct manta__job_ops {
   /* Runs it. result is {0}. */
   manta_status (*run)(struct manta__job *job, manta_value *result, manta_error *err);
   /* The process is about to end in good order. */
   void (*end)(void);
+  manta_fork_hooks fork;
 };
 
-/* Serves jobs; never returns. fds: MANTA__W_FDS descriptors, taken. */
-_Noreturn void manta__worker_main(const int *fds, const struct manta__job_ops *ops);
+/* Serves jobs until the worker is told to end. fds: MANTA__W_FDS descriptors, taken. */
+void manta__worker_main(const int *fds, const struct manta__job_ops *ops);
 
 #endif

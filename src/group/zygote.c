@@ -75,25 +75,46 @@ static pid_t start_by_exec(struct zygote *z, const int *fds)
   return pid;
 }
 
-_Noreturn static void become_worker(struct zygote *z, const int *fds)
+static void call(void (*hook)(void))
+{
+  if (hook)
+    hook();
+}
+
+static void become_worker(struct zygote *z, const int *fds)
 {
   int conn = manta__conn_fd(z->conn);
   close(conn);
   close(z->lifeline);
   close(child_ended);
+  call(z->ops->fork.child);
   manta__worker_main(fds, z->ops);
 }
 
-static void serve_fork(struct zygote *z, struct manta__msg *m)
+static pid_t fork_between_hooks(struct zygote *z)
+{
+  call(z->ops->fork.before);
+  pid_t pid = fork();
+  int saved = errno;
+  if (pid != 0)
+    call(z->ops->fork.parent);
+  errno = saved;
+  return pid;
+}
+
+// True: we are a worker whose work is over.
+static bool serve_fork(struct zygote *z, struct manta__msg *m)
 {
   struct manta__fork_msg in;
   if (m->len != sizeof in || m->fds != MANTA__W_FDS)
-    return;
+    return false;
   memcpy(&in, m->data, sizeof in);
   struct manta__forked_msg out = {.wid = in.wid, .threads = manta__proc_threads()};
-  pid_t pid = out.threads > 1 ? start_by_exec(z, m->fd) : fork();
-  if (pid == 0)
+  pid_t pid = out.threads > 1 ? start_by_exec(z, m->fd) : fork_between_hooks(z);
+  if (pid == 0) {
     become_worker(z, m->fd);
+    return true;
+  }
   int pidfd = -1;
   if (pid > 0) {
     out.pid = pid;
@@ -104,6 +125,7 @@ static void serve_fork(struct zygote *z, struct manta__msg *m)
   }
   send_msg(z, MANTA__M_FORKED, &out, sizeof out, pidfd);
   manta__fd_close(&pidfd);
+  return false;
 }
 
 static void forward_exits(struct zygote *z)
@@ -123,18 +145,19 @@ static void forward_exits(struct zygote *z)
   }
 }
 
-static void serve_messages(struct zygote *z)
+static bool serve_messages(struct zygote *z)
 {
   struct manta__msg m;
   manta_error err = MANTA_ERROR_INIT;
   int rc;
   while ((rc = manta__conn_recv(z->conn, &m, &err)) == 1) {
-    if (m.kind == MANTA__M_FORK)
-      serve_fork(z, &m);
+    if (m.kind == MANTA__M_FORK && serve_fork(z, &m))
+      return true;
     manta__msg_close(&m);
   }
   if (rc < 0)
     _exit(0);
+  return false;
 }
 
 static manta_status set_up(struct zygote *z, int conn, manta_error *err)
@@ -148,8 +171,8 @@ static manta_status set_up(struct zygote *z, int conn, manta_error *err)
   return manta__conn_create(&z->conn, conn, err);
 }
 
-_Noreturn void manta__zygote_main(int conn, int lifeline, char *const argv[],
-                                  const struct manta__job_ops *ops)
+void manta__zygote_main(int conn, int lifeline, char *const argv[],
+                        const struct manta__job_ops *ops)
 {
   struct zygote z = {.lifeline = lifeline, .argv = argv, .ops = ops};
   manta_error err = MANTA_ERROR_INIT;
@@ -162,6 +185,7 @@ _Noreturn void manta__zygote_main(int conn, int lifeline, char *const argv[],
     if (poll(p, 2, -1) < 0 && errno != EINTR)
       _exit(70);
     forward_exits(&z);
-    serve_messages(&z);
+    if (serve_messages(&z))
+      return;
   }
 }

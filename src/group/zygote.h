@@ -28,8 +28,9 @@ struct manta__exited_msg {
   int32_t status; /* as waitpid gives it */
 };
 
-/* Serves FORK until the agent goes away; never returns. conn and lifeline are taken. */
-_Noreturn void manta__zygote_main(int conn, int lifeline, char *const argv[],
-                                  const struct manta__job_ops *ops);
+/* Serves FORK until the agent goes away, which ends the process; comes back only in a worker that
+ * was told to end. conn and lifeline are taken. */
+void manta__zygote_main(int conn, int lifeline, char *const argv[],
+                        const struct manta__job_ops *ops);
 
 #endif

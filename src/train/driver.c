@@ -36,7 +36,7 @@ void manta__driver_wake(void)
   (void)n;
 }
 
-// --- the thread ---------------------------------------------------------------------------------
+// --- the thread ----------------------------------------------------------------------------------
 
 static int64_t read_agents(int64_t now)
 {
@@ -194,7 +194,7 @@ manta_status manta__driver_up(manta_error *err)
 
 void manta__driver_down(void)
 {
-  if (!drv.running || drv.trainers)
+  if (!drv.running || drv.trainers || drv.kept)
     return;
   drv.quit = true;
   manta__driver_wake();
@@ -205,4 +205,30 @@ void manta__driver_down(void)
   manta__nodes_end();
   manta__fd_close(&drv.command_fd);
   manta__fd_close(&drv.ring_fd);
+}
+
+manta_status manta__driver_keep(const struct manta__program *p, int threads, manta_error *err)
+{
+  static const struct manta__engine_host here = {.timeout_s = 0};
+  uint64_t key;
+  pthread_mutex_lock(&drv.lock);
+  if (!drv.kept)
+    drv.kept = manta__node_use(&here, NULL, err);
+  manta_status st = drv.kept ? manta__node_up(drv.kept, err) : MANTA_ENOMEM;
+  if (st == MANTA_OK)
+    st = manta__node_program(drv.kept, p, threads, &key, err);
+  if (st == MANTA_OK)
+    st = manta__node_warm(drv.kept, key, err);
+  pthread_mutex_unlock(&drv.lock);
+  return st;
+}
+
+void manta__driver_release(void)
+{
+  pthread_mutex_lock(&drv.lock);
+  if (drv.kept)
+    manta__node_drop(drv.kept);
+  drv.kept = NULL;
+  manta__driver_down();
+  pthread_mutex_unlock(&drv.lock);
 }

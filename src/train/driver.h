@@ -22,6 +22,7 @@
 
 #include "engine/engine.h"
 #include "group/proto.h"
+#include "train/program.h"
 #include "wire/conn.h"
 #include "wire/rpc.h"
 
@@ -61,8 +62,9 @@ struct manta__driver {
   int ordinals;
   int64_t drained_ns; /* when rows were last read */
   bool rows_flowing;
-  int argc;
+  int argc; /* what `manta resume` runs again */
   char **argv;
+  struct manta__node *kept; /* an agent that lives without trainers (manta_prestart) */
 };
 
 extern struct manta__driver manta__drv;
@@ -73,8 +75,11 @@ manta_status manta__config_take(void *out, size_t size, const void *given, const
 
 /* --- driver.c: the process's side --- */
 
-/* Called by manta_init in the driver. */
+/* Called by manta_init in the driver; argv is borrowed for good. */
 void manta__driver_note_program(int argc, char **argv);
+/* Keeps an agent on this host with a process of the program; ends it. Without the lock. */
+manta_status manta__driver_keep(const struct manta__program *p, int threads, manta_error *err);
+void manta__driver_release(void);
 /* Makes the random number of this invocation of the program, once. With the lock held. */
 manta_status manta__driver_session(manta_error *err);
 /* Starts the thread if need be. With the lock held, as all that follows. */
@@ -82,8 +87,6 @@ manta_status manta__driver_up(manta_error *err);
 /* Ends the agents and the thread when no trainer is left; drops the lock for the while. */
 void manta__driver_down(void);
 void manta__driver_wake(void);
-/* A list of strings. */
-manta_status manta__strings_to_value(manta_value *out, char **list, size_t n);
 /* --- node.c: agents --- */
 
 /* The agent of a host, known to be used by one trainer more; it is not started yet. */
@@ -96,8 +99,10 @@ manta_status manta__node_up(struct manta__node *n, manta_error *err);
 /* Its name for messages. */
 const char *manta__node_name(const struct manta__node *n);
 /* The program's zygotes can be started by the agent from now on; gives their key. */
-manta_status manta__node_program(struct manta__node *n, uint64_t *key_out, int threads,
-                                 manta_error *err);
+manta_status manta__node_program(struct manta__node *n, const struct manta__program *p, int threads,
+                                 uint64_t *key_out, manta_error *err);
+/* … and one is started now. */
+manta_status manta__node_warm(struct manta__node *n, uint64_t key, manta_error *err);
 manta_status manta__node_send(struct manta__node *n, const struct manta__msg *m,
                               const manta_value *v, manta_error *err);
 /* Reads what it has said; notices its end and its silence. Returns when to look again. */

@@ -20,7 +20,7 @@
 
 #define PROBE_S 5.0 /* how often a run that is smaller than it should be asks for room */
 
-// --- what it begins from ------------------------------------------------------------------------
+// --- what it begins from -------------------------------------------------------------------------
 
 // A slot whose content went on since we were told of it may still be whole, and newer.
 static bool usable_slot(const struct manta__newest *n, int64_t *iteration)
@@ -57,7 +57,7 @@ static int choose_checkpoint(manta_run *r, int64_t *iteration, bool *own)
   return r->initial_fd;
 }
 
-// --- what is asked for --------------------------------------------------------------------------
+// --- what is asked for ---------------------------------------------------------------------------
 
 manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
                                 int min)
@@ -86,7 +86,7 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
   if (t->places > 1)
     return manta__muster_begin(t, err);
   MANTA_TRY(manta__node_up(n, err));
-  MANTA_TRY(manta__node_program(n, &key, t->threads, err));
+  MANTA_TRY(manta__node_program(n, &t->program, t->threads, &key, err));
   manta_value v = manta__form_request(t, pairs, key, t->workers, t->min_workers);
   return manta__node_send(n, &m, &v, err);
 }
@@ -143,7 +143,7 @@ static manta_status form_here(manta_run *r, manta_error *err)
   uint64_t key;
   bool own;
   MANTA_TRY(manta__node_up(p->node, err));
-  MANTA_TRY(manta__node_program(p->node, &key, t->threads, err));
+  MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
   MANTA_TRY(manta__form_announce(r, p, err));
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
   manta_value v = manta__form_request(t, pairs, key, r->group.policy.want, r->group.policy.min);
@@ -189,7 +189,7 @@ void manta__run_begin(manta_run *r, uint32_t attempt)
   manta__form(r);
 }
 
-// --- what comes of it ---------------------------------------------------------------------------
+// --- what comes of it ----------------------------------------------------------------------------
 
 static void forget_results(manta_run *r)
 {
@@ -272,7 +272,7 @@ void manta__form_on_noroom(manta_trainer *t, struct manta__node *n, const manta_
     manta__form_noroom(t->run, &why, now);
 }
 
-// --- growing back -------------------------------------------------------------------------------
+// --- growing back --------------------------------------------------------------------------------
 
 static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
 {

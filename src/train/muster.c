@@ -28,7 +28,7 @@ static bool present(const struct manta__place *p)
   return p->node->conn && p->node->spoke;
 }
 
-// --- shares -------------------------------------------------------------------------------------
+// --- shares --------------------------------------------------------------------------------------
 
 static int capacity(const struct manta__place *p)
 {
@@ -66,7 +66,7 @@ int manta__muster_spare(manta_trainer *t, int place, int want)
   return more > 0 ? more : 0;
 }
 
-// --- asking -------------------------------------------------------------------------------------
+// --- asking --------------------------------------------------------------------------------------
 
 void manta__muster_tend(manta_trainer *t, int64_t now)
 {
@@ -119,7 +119,7 @@ static manta_status ask(manta_trainer *t, struct manta__place *p, manta_error *e
     m.id = (struct manta__ident){r->id, r->group.attempt, -1, 0};
     MANTA_TRY(manta__form_announce(r, p, err));
   }
-  MANTA_TRY(manta__node_program(p->node, &key, t->threads, err));
+  MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
   manta_value v = manta__form_request(t, pairs, key, p->share, 0);
   p->asked = p->share;
   p->answered = false;
@@ -204,7 +204,7 @@ void manta__muster_node_lost(manta_trainer *t, const struct manta__node *n)
   }
 }
 
-// --- giving out ranks ---------------------------------------------------------------------------
+// --- giving out ranks ----------------------------------------------------------------------------
 
 static int give_counts(manta_trainer *t)
 {
@@ -281,7 +281,7 @@ static manta_status start_on(manta_run *r, struct manta__place *p, int node, int
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
   manta_value wids = {0};
   uint64_t key;
-  MANTA_TRY(manta__node_program(p->node, &key, t->threads, err));
+  MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
   manta_value v = manta__form_request(t, pairs, key, p->count, p->count);
   manta_status st = list_wids(&wids, t->wids + p->first, p->count);
   if (st < 0)
@@ -339,7 +339,7 @@ static void start(manta_run *r, int64_t now)
     manta__form_done(r, world, now);
 }
 
-// --- steps --------------------------------------------------------------------------------------
+// --- steps ---------------------------------------------------------------------------------------
 
 // Whether a host may still come.
 static bool awaited(const manta_trainer *t, int64_t now)

@@ -16,7 +16,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "sys/proc.h"
 #include "sys/sock.h"
@@ -28,7 +27,7 @@
 
 #define drv manta__drv
 
-// --- which there are ----------------------------------------------------------------------------
+// --- which there are -----------------------------------------------------------------------------
 
 static bool equal(const char *a, const char *b)
 {
@@ -91,7 +90,7 @@ const char *manta__node_name(const struct manta__node *n)
   return n->name[0] ? n->name : n->host[0] ? n->host : "localhost";
 }
 
-// --- starting -----------------------------------------------------------------------------------
+// --- starting ------------------------------------------------------------------------------------
 
 static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 {
@@ -146,7 +145,7 @@ manta_status manta__node_up(struct manta__node *n, manta_error *err)
   return st == MANTA_ECLOSED ? MANTA_OK : st; // gone already: that is noticed as any loss
 }
 
-// --- the end ------------------------------------------------------------------------------------
+// --- the end -------------------------------------------------------------------------------------
 
 static void on_refused(struct manta__node *n, struct manta__msg *m)
 {
@@ -238,7 +237,7 @@ void manta__nodes_end(void)
   drv.nodes = NULL;
 }
 
-// --- messages -----------------------------------------------------------------------------------
+// --- messages ------------------------------------------------------------------------------------
 
 manta_status manta__node_send(struct manta__node *n, const struct manta__msg *m,
                               const manta_value *v, manta_error *err)
@@ -299,75 +298,7 @@ int64_t manta__node_read(struct manta__node *n, int64_t now)
   return silent < next ? silent : next;
 }
 
-// --- the program --------------------------------------------------------------------------------
-
-static bool is_load_time(const char *var)
-{
-  static const char *const prefix[] = {"OMP_",  "LD_",       "ONEDNN_", "DNNL_",   "MKL_",
-                                       "GOMP_", "OPENBLAS_", "KMP_",    "MALLOC_", "GLIBC_",
-                                       "ASAN_", "TSAN_",     "UBSAN_",  "LSAN_",   "NVIDIA_"};
-  for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
-    if (!strncmp(var, prefix[i], strlen(prefix[i])))
-      return true;
-  return false;
-}
-
-static uint64_t program_key(const struct manta__exe *exe, int threads)
-{
-  uint64_t h = manta__hash_seed(exe, offsetof(struct manta__exe, path), (uint64_t)threads);
-  for (char **e = environ; *e; e++)
-    if (is_load_time(*e))
-      h ^= manta__hash(*e, strlen(*e)); // whatever the order
-  return (h >> 1) | 1;
-}
-
-manta_status manta__strings_to_value(manta_value *out, char **list, size_t n)
-{
-  MANTA_TRY(manta_value_set_list(out));
-  for (size_t i = 0; i < n; i++) {
-    manta_value s = {0};
-    MANTA_TRY(manta_value_set_string(&s, list[i]));
-    MANTA_TRY(manta_value_append(out, &s));
-  }
-  return MANTA_OK;
-}
-
-// An explicit number of threads beats the environment's.
-static manta_status environment_to_list(manta_value *out, bool drop_threads)
-{
-  MANTA_TRY(manta_value_set_list(out));
-  for (char **e = environ; *e; e++) {
-    manta_value s = {0};
-    if (drop_threads && !strncmp(*e, "OMP_NUM_THREADS=", 16))
-      continue;
-    MANTA_TRY(manta_value_set_string(&s, *e));
-    MANTA_TRY(manta_value_append(out, &s));
-  }
-  return MANTA_OK;
-}
-
-static manta_status describe_program(manta_value *v, uint64_t key, const struct manta__exe *exe,
-                                     int threads)
-{
-  manta_value argv = {0}, env = {0}, omp = {0};
-  MANTA_TRY(manta_value_set_map(v));
-  MANTA_TRY(manta__strings_to_value(&argv, drv.argv, (size_t)drv.argc));
-  MANTA_TRY(environment_to_list(&env, threads > 0));
-  if (threads > 0) {
-    char text[48];
-    snprintf(text, sizeof text, "OMP_NUM_THREADS=%d", threads);
-    MANTA_TRY(manta_value_set_string(&omp, text));
-    MANTA_TRY(manta_value_append(&env, &omp));
-  }
-  MANTA_TRY(manta_value_put(v, "argv", &argv));
-  MANTA_TRY(manta_value_put(v, "env", &env));
-  MANTA_TRY(manta_value_put_int(v, "key", (int64_t)key));
-  MANTA_TRY(manta_value_put_string(v, "path", exe->path));
-  MANTA_TRY(manta_value_put_int(v, "dev", (int64_t)exe->dev));
-  MANTA_TRY(manta_value_put_int(v, "ino", (int64_t)exe->ino));
-  MANTA_TRY(manta_value_put_int(v, "size", (int64_t)exe->size));
-  return manta_value_put_int(v, "mtime_ns", exe->mtime_ns);
-}
+// --- the program ---------------------------------------------------------------------------------
 
 // Another host knows the program by what is in its file, and the directory by its path.
 static manta_status describe_for_afar(manta_value *v, const struct manta__exe *exe,
@@ -380,29 +311,31 @@ static manta_status describe_for_afar(manta_value *v, const struct manta__exe *e
   return getcwd(cwd, sizeof cwd) ? manta_value_put_string(v, "cwd", cwd) : MANTA_OK;
 }
 
-manta_status manta__node_program(struct manta__node *n, uint64_t *key_out, int threads,
-                                 manta_error *err)
+manta_status manta__node_program(struct manta__node *n, const struct manta__program *p, int threads,
+                                 uint64_t *key_out, manta_error *err)
 {
   struct manta__exe exe;
   manta_value v = {0};
-  if (!drv.argv)
-    return manta_error_set(err, MANTA_ESTATE,
-                           "manta_init was not called: it must be the first statement of main");
   MANTA_TRY(manta__exe_self(&exe, err));
-  uint64_t key = program_key(&exe, threads);
+  uint64_t key = manta__program_key(p, &exe, threads);
   *key_out = key;
   if (n->program_sent == key)
     return MANTA_OK;
   int cwd = n->command ? -1 : open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct manta__msg m = {.kind = MANTA__M_PROGRAM, .fd = {cwd}, .fds = cwd >= 0};
-  manta_status st = describe_program(&v, key, &exe, threads);
+  manta_status st = manta__program_describe(p, key, &exe, threads, &v, err);
   if (st == MANTA_OK && n->command)
     st = describe_for_afar(&v, &exe, err);
-  if (st == MANTA_ENOMEM)
-    manta_error_set(err, st, "no memory to describe the program");
-  else if (st == MANTA_OK && (st = manta__node_send(n, &m, &v, err)) == MANTA_OK)
+  if (st == MANTA_OK && (st = manta__node_send(n, &m, &v, err)) == MANTA_OK)
     n->program_sent = key;
   manta__fd_close(&cwd);
   manta_value_fini(&v);
   return st;
+}
+
+manta_status manta__node_warm(struct manta__node *n, uint64_t key, manta_error *err)
+{
+  struct manta__msg m = {.kind = MANTA__M_WARM};
+  manta_value v = MANTA_MAP(MANTA_KV_INT("key", (int64_t)key));
+  return manta__node_send(n, &m, &v, err);
 }

@@ -84,6 +84,7 @@ struct manta_trainer {
   double step_timeout, grace, cpus, gpus;
   int64_t log_limit;
   char *name, *logdir;
+  struct manta__program program;
   manta_value config, resources;
   manta_callbacks *callbacks;
   size_t callback_count;
@@ -120,6 +121,8 @@ struct manta_run {
   struct manta__align align;
   struct manta__exchange exchange;
   bool strict_reports, listening;
+  const void *payload; /* the caller's, until the job is made */
+  size_t payload_bytes;
   int keep_last, keep_best;
   bool score_min;
   char *score;

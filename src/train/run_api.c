@@ -27,7 +27,7 @@
 #define CLOSE_S 10.0
 #define drv     manta__drv
 
-// --- knobs --------------------------------------------------------------------------------------
+// --- knobs ---------------------------------------------------------------------------------------
 
 static double seconds_from_env(const char *name, double dflt)
 {
@@ -37,7 +37,7 @@ static double seconds_from_env(const char *name, double dflt)
   return s && (*end || !(v >= 0)) ? dflt : v;
 }
 
-// --- the job ------------------------------------------------------------------------------------
+// --- the job -------------------------------------------------------------------------------------
 
 static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, manta_error *err)
 {
@@ -45,10 +45,7 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   char cwd[4096];
   MANTA_TRY(manta_value_set_map(job));
   MANTA_TRY(manta__func_describe(job, fn, err));
-  size_t n = 0;
-  while (environ[n])
-    n++;
-  MANTA_TRY(manta__strings_to_value(&env, environ, n));
+  MANTA_TRY(manta__program_environment(&r->trainer->program, false, &env));
   MANTA_TRY(manta_value_put(job, "env", &env));
   if (getcwd(cwd, sizeof cwd))
     MANTA_TRY(manta_value_put_string(job, "cwd", cwd));
@@ -58,6 +55,10 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   MANTA_TRY(manta_value_put_bool(job, "single", r->single));
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
+  if (r->payload) {
+    manta_value payload = manta_value_borrow_bytes(r->payload, r->payload_bytes);
+    MANTA_TRY(manta_value_put(job, "payload", &payload));
+  }
   return manta_value_put_int(job, "threads", r->trainer->threads);
 }
 
@@ -80,10 +81,11 @@ static manta_status make_job(manta_run *r, manta_train_fn fn, manta_error *err)
   }
   manta_free(bytes);
   manta_value_fini(&job);
+  r->payload = NULL;
   return st;
 }
 
-// --- making and freeing -------------------------------------------------------------------------
+// --- making and freeing --------------------------------------------------------------------------
 
 static void run_free(manta_run *r)
 {
@@ -142,6 +144,9 @@ static manta_status check_run_config(const manta_run_config *rc, manta_error *er
   if (rc->workers < 0 || rc->workers > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
                            rc->workers);
+  if (rc->payload_bytes > MANTA_VALUE_MAX_BYTES / 2)
+    return manta_error_set(err, MANTA_ETOOBIG, "a payload of %zu bytes is over the limit of %u",
+                           rc->payload_bytes, MANTA_VALUE_MAX_BYTES / 2);
   if (rc->keep_best > 0 && !rc->score)
     return manta_error_set(err, MANTA_EINVAL, "keep_best needs score, the metric to compare by");
   return MANTA_OK;
@@ -172,6 +177,8 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   r->keep_best = rc->keep_best;
   r->score_min = rc->score_min;
   r->strict_reports = rc->strict_reports;
+  r->payload = rc->payload;
+  r->payload_bytes = rc->payload_bytes;
   if (rc->score && !(r->score = manta__strdup(rc->score)))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
   const manta_value *config = rc->config ? rc->config : &r->trainer->config;
@@ -202,7 +209,7 @@ static manta_run *run_alloc(manta_trainer *t, enum purpose what)
   return r;
 }
 
-// --- the public calls ---------------------------------------------------------------------------
+// --- the public calls ----------------------------------------------------------------------------
 
 static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, manta_error *err)
 {
@@ -237,6 +244,8 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
   MANTA_TRY(check_run_config(rc, err));
   if (t->run)
     return manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
+  if (rc->execute && what == ITERATE)
+    what = rc->single ? EXECUTE_SINGLE : EXECUTE;
   manta_run *r = run_alloc(t, what);
   if (!r)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
@@ -283,6 +292,13 @@ bool manta_run_finished(const manta_run *r)
 const manta_value *manta_run_results(const manta_run *r)
 {
   return manta_run_finished(r) && r->error.status == 0 ? &r->results : NULL;
+}
+
+const manta_value *manta_run_failure(const manta_run *r)
+{
+  int rank = r->error.rank;
+  bool known = manta_run_finished(r) && r->error.status < 0 && rank >= 0 && rank < r->group.world;
+  return known && r->result[rank].type != MANTA_NIL ? &r->result[rank] : NULL;
 }
 
 void manta_run_close(manta_run *r)

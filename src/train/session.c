@@ -60,7 +60,7 @@ struct manta__job *manta__session_job(const manta_session *s)
   return s->job;
 }
 
-// --- who am I -----------------------------------------------------------------------------------
+// --- who am I ------------------------------------------------------------------------------------
 
 int manta_session_rank(const manta_session *s)
 {
@@ -111,7 +111,15 @@ const char *manta_session_config_string(const manta_session *s, const char *key,
   return manta_value_as_string(manta_value_get(s->config, key), dflt);
 }
 
-// --- signs of life ------------------------------------------------------------------------------
+const void *manta_session_payload(const manta_session *s, size_t *bytes)
+{
+  const manta_value *v = manta_value_get(&s->job->spec, "payload");
+  bool given = v && v->type == MANTA_BYTES;
+  *bytes = given ? v->count : 0;
+  return given ? v->u.s : NULL;
+}
+
+// --- signs of life -------------------------------------------------------------------------------
 
 // A running median by small steps: it needs no memory and shrugs off outliers.
 static void beat(manta_session *s, int64_t now)
@@ -145,7 +153,7 @@ static manta_status preempted(manta_error *err)
   return manta_error_set(err, MANTA_EPREEMPTED, "asked to stop");
 }
 
-// --- report -------------------------------------------------------------------------------------
+// --- report --------------------------------------------------------------------------------------
 
 static uint8_t *put_key(uint8_t *p, const char *key)
 {
@@ -249,7 +257,7 @@ manta_status manta_session_report(manta_session *s, const manta_value *row, mant
   return MANTA_OK;
 }
 
-// --- checkpoints --------------------------------------------------------------------------------
+// --- checkpoints ---------------------------------------------------------------------------------
 
 static manta_status stop_waiting(void *ctx, manta_error *err)
 {
@@ -341,14 +349,14 @@ manta_status manta_session_load(manta_session *s, manta_checkpoint **out, manta_
   return manta__checkpoint_from_fd(out, s->job->ckpt_fd, false, err);
 }
 
-// --- collectives --------------------------------------------------------------------------------
+// --- collectives ---------------------------------------------------------------------------------
 
 manta_comm *manta_session_comm(manta_session *s)
 {
   return manta__comms_get(&s->comms);
 }
 
-// --- a job --------------------------------------------------------------------------------------
+// --- a job ---------------------------------------------------------------------------------------
 
 static struct manta__ctl *notice_ctl;
 static pid_t notice_pid;

@@ -15,8 +15,8 @@
 #include "sys/sock.h"
 #include "train/run.h"
 
-#define START_S    60.0
-#define SHUTDOWN_S 7.0 /* the agent gives workers 5 s */
+#define START_S    300.0 /* a framework may have to be imported, from a cold disk */
+#define SHUTDOWN_S 7.0   /* the agent gives workers 5 s */
 #define drv        manta__drv
 
 // A program built against an older header has a shorter struct: what it lacks is zero, the default.
@@ -34,7 +34,7 @@ manta_status manta__config_take(void *out, size_t size, const void *given, const
   return MANTA_OK;
 }
 
-// --- create -------------------------------------------------------------------------------------
+// --- create --------------------------------------------------------------------------------------
 
 static manta_status check_config(const manta_trainer_config *c, manta_error *err)
 {
@@ -112,6 +112,7 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
   if ((c->config && manta_value_copy(&t->config, c->config) < 0) ||
       (c->resources && manta_value_copy(&t->resources, c->resources) < 0))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a config");
+  MANTA_TRY(manta__program_copy(&t->program, c->program, err));
   if (c->callback_count > 0) {
     if (!(t->callbacks = manta__calloc(c->callback_count, sizeof *t->callbacks)))
       return manta_error_set(err, MANTA_ENOMEM, "no memory for callbacks");
@@ -135,6 +136,7 @@ static void trainer_free(manta_trainer *t)
   manta__free(t->logdir);
   manta__free(t->run_dir);
   manta__free(t->callbacks);
+  manta__program_fini(&t->program);
   manta_value_fini(&t->config);
   manta_value_fini(&t->resources);
   manta__free(t);
@@ -170,7 +172,7 @@ manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_confi
   return MANTA_OK;
 }
 
-// --- start and end ------------------------------------------------------------------------------
+// --- start and end -------------------------------------------------------------------------------
 
 static bool wait_until(int64_t by)
 {
@@ -253,7 +255,7 @@ void manta_trainer_destroy(manta_trainer *t)
   trainer_free(t);
 }
 
-// --- while it runs ------------------------------------------------------------------------------
+// --- while it runs -------------------------------------------------------------------------------
 
 manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err)
 {
@@ -288,7 +290,7 @@ void manta_trainer_cancel(manta_trainer *t)
   pthread_mutex_unlock(&drv.lock);
 }
 
-// --- what can be asked --------------------------------------------------------------------------
+// --- what can be asked ---------------------------------------------------------------------------
 
 const char *manta_trainer_run_dir(const manta_trainer *t)
 {

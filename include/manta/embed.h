@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manta/embed.h - for those who bring manta to another language.
+ *
+ * A C program is its own worker: manta_init turns a second copy of it into one. An interpreter has
+ * no such main. Its driver calls manta_embed, names a program whose copies fork the workers (the
+ * interpreter again, with a framework imported), and that program calls manta_serve when it is
+ * ready. The train function is one that both have registered (manta_register).
+ */
+#ifndef MANTA_EMBED_H
+#define MANTA_EMBED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <manta/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What workers are forked from. All is copied. Programs that differ in anything have processes of
+ * their own; at most four are kept. */
+typedef struct manta_program {
+  size_t size;             /* filled by MANTA_PROGRAM_INIT */
+  const char *const *argv; /* NULL-terminated; argv[0] is what it is called, not what is run */
+  const char *const *env;  /* NULL-terminated: NAME=VALUE for it and its workers, of names that are
+                              not in the driver's environment; or NULL */
+} manta_program;
+#define MANTA_PROGRAM_INIT                                                                         \
+  {                                                                                                \
+    sizeof(manta_program), NULL, NULL                                                              \
+  }
+
+/* Instead of manta_init, in a driver. argv (NULL-terminated, copied) is the command line that
+ * `manta resume` is to run again with this process's executable. Once per process. */
+MANTA_API manta_status manta_embed(int argc, char *const argv[], manta_error *err);
+
+/* Starts the agent and a process of the program now, beside whatever the driver does until its
+ * first run, and keeps both until manta_release, also while there is no trainer. Does not wait.
+ * threads: as manta_trainer_config.threads_per_worker. The program is run by the driver's own
+ * executable. */
+MANTA_API manta_status manta_prestart(const manta_program *p, int threads, manta_error *err);
+/* Ends what no trainer uses. */
+MANTA_API void manta_release(void);
+
+/* What surrounds a fork in the program: in the process that forks before and after it, and in the
+ * new worker. Each may be NULL. */
+typedef struct manta_fork_hooks {
+  void (*before)(void);
+  void (*parent)(void);
+  void (*child)(void);
+} manta_fork_hooks;
+
+/* Whether this process was started as a program, so that manta_serve is to be called. */
+MANTA_API bool manta_serving(void);
+/* In the program, from its main thread, when all that workers are to share is loaded: forks workers
+ * until the driver is gone. Comes back only in a worker whose work is over, with MANTA_OK: the
+ * process is to end in its normal way, soon. argv: its own command line, for workers that cannot be
+ * forked because there are threads. MANTA_ESTATE: the process was not started as a program. */
+MANTA_API manta_status manta_serve(char *const argv[], const manta_fork_hooks *hooks,
+                                   manta_error *err);
+
+/* A CPU that says it has AMX, but not which, makes oneDNN (and PyTorch with it) die by SIGILL: the
+ * NAME=VALUE that prevents it if it is in the environment before the library is loaded, or NULL if
+ * this CPU needs none. Static storage. */
+MANTA_API const char *manta_amx_cure(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

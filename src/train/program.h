@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/program.h - what workers are forked from: this program, or one that was named.
+ */
+#ifndef MANTA_TRAIN_PROGRAM_H
+#define MANTA_TRAIN_PROGRAM_H
+
+#include <manta/embed.h>
+#include <manta/value.h>
+
+#include "sys/proc.h"
+
+/* {0}: the program that called manta_init. */
+struct manta__program {
+  char **argv, **env; /* NULL-terminated; ours */
+};
+
+/* Copies it; p NULL: {0}. */
+manta_status manta__program_copy(struct manta__program *out, const manta_program *p,
+                                 manta_error *err);
+void manta__program_fini(struct manta__program *p);
+
+/* A number that two programs share only if one process can fork the workers of both: executable,
+ * arguments, threads and what libraries read when they are loaded. Not 0. */
+uint64_t manta__program_key(const struct manta__program *p, const struct manta__exe *exe,
+                            int threads);
+/* The map of MANTA__M_PROGRAM. MANTA_ESTATE: manta_init was not called. */
+manta_status manta__program_describe(const struct manta__program *p, uint64_t key,
+                                     const struct manta__exe *exe, int threads, manta_value *out,
+                                     manta_error *err);
+/* The environment of its workers, a list of NAME=VALUE: the driver's, and the program's own words
+ * where the driver has none. */
+manta_status manta__program_environment(const struct manta__program *p, bool drop_threads,
+                                        manta_value *out);
+/* A list of strings. */
+manta_status manta__strings_to_value(manta_value *out, char *const *list, size_t n);
+
+#endif

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An interpreter in small: a driver that never calls manta_init, whose workers are forked by the
+ * same executable with other arguments, after it has said that it is ready.
+ */
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <manta/embed.h>
+
+#include "scratch.h"
+#include "test.h"
+
+#define CODE "serve-workers" /* what our zygote is told to do */
+
+static int befores, parents, children; // calls of the hooks, in this process
+
+static void before(void)
+{
+  befores++;
+}
+static void parent(void)
+{
+  parents++;
+}
+static void child(void)
+{
+  children++;
+}
+
+// --- in the workers ------------------------------------------------------------------------------
+
+static manta_status probe(manta_session *s, manta_value *result, manta_error *err)
+{
+  size_t n;
+  const char *payload = manta_session_payload(s, &n);
+  char text[64];
+  snprintf(text, sizeof text, "%.*s", (int)n, payload ? payload : "");
+  MANTA_TRY(manta_value_set_map(result));
+  MANTA_TRY(manta_value_put_string(result, "payload", text));
+  MANTA_TRY(manta_value_put_bool(result, "none", payload == NULL));
+  MANTA_TRY(manta_value_put_string(result, "ours", getenv("EMBED_OURS")));
+  MANTA_TRY(manta_value_put_string(result, "both", getenv("EMBED_BOTH")));
+  MANTA_TRY(manta_value_put_int(result, "zygote", getppid()));
+  MANTA_TRY(manta_value_put_int(result, "befores", befores));
+  MANTA_TRY(manta_value_put_int(result, "parents", parents));
+  return manta_value_put_int(result, "children", children);
+}
+
+static manta_status explain(manta_session *s, manta_value *result, manta_error *err)
+{
+  MANTA_TRY(manta_value_set_string(result, "all that a message cannot hold"));
+  return manta_error_set(err, MANTA_EUSER, "in short");
+}
+
+// Not tried again: what it says is that the arguments are wrong.
+static manta_status refuse(manta_session *s, manta_value *result, manta_error *err)
+{
+  MANTA_TRY(manta_value_set_int(result, manta_session_attempt(s)));
+  return manta_error_set(err, MANTA_EINVAL, "no");
+}
+
+// --- the driver ----------------------------------------------------------------------------------
+
+static const char *const argv[] = {"interpreter", CODE, NULL};
+static const char *const env[] = {"EMBED_OURS=1", "EMBED_BOTH=program", NULL};
+static const manta_program program = {sizeof program, argv, env};
+
+static manta_trainer *make_trainer(int workers)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  manta_trainer *t = NULL;
+  c.workers = workers;
+  c.quiet = true;
+  c.program = &program;
+  assert_ok(manta_trainer_create(&t, &c, &err), &err);
+  return t;
+}
+
+static int64_t entry(const manta_value *results, size_t rank, const char *key)
+{
+  return manta_value_as_int(manta_value_get(manta_value_at(results, rank), key), -1);
+}
+
+static const char *text(const manta_value *results, size_t rank, const char *key)
+{
+  return manta_value_as_string(manta_value_get(manta_value_at(results, rank), key), "");
+}
+
+static void workers_are_forked_by_the_program(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value results = {0};
+  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
+  manta_trainer *t = make_trainer(2);
+  rc.payload = "abc";
+  rc.payload_bytes = 3;
+  assert_ok(manta_trainer_run(t, probe, &rc, &results, &err), &err);
+  assert_int_equal(results.count, 2);
+  for (size_t r = 0; r < 2; r++) {
+    assert_string_equal(text(&results, r, "payload"), "abc");
+    assert_string_equal(text(&results, r, "ours"), "1");
+    assert_string_equal(text(&results, r, "both"), "driver"); // what the user set wins
+    assert_int_equal(entry(&results, r, "children"), 1);
+    assert_int_equal(entry(&results, r, "befores"), entry(&results, r, "parents") + 1);
+    assert_int_not_equal(entry(&results, r, "zygote"), getpid());
+  }
+  manta_value_fini(&results);
+  manta_trainer_destroy(t);
+}
+
+static int64_t zygote_of_a_run(manta_trainer *t)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value results = {0};
+  assert_ok(manta_trainer_run(t, probe, NULL, &results, &err), &err);
+  int64_t pid = entry(&results, 0, "zygote");
+  assert_true(manta_value_as_bool(manta_value_get(manta_value_at(&results, 0), "none"), false));
+  manta_value_fini(&results);
+  return pid;
+}
+
+static void a_prestarted_program_outlives_its_trainers(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  assert_ok(manta_prestart(&program, 1, &err), &err);
+  manta_trainer *t = make_trainer(1);
+  int64_t first = zygote_of_a_run(t);
+  manta_trainer_destroy(t);
+  assert_int_equal(kill((pid_t)first, 0), 0);
+  t = make_trainer(1);
+  assert_int_equal(zygote_of_a_run(t), first);
+  manta_trainer_destroy(t);
+  manta_release();
+  for (int i = 0; i < 500 && kill((pid_t)first, 0) == 0; i++)
+    usleep(10000);
+  assert_int_equal(kill((pid_t)first, 0), -1);
+  manta_release(); // harmless
+}
+
+static void a_failure_may_say_more_than_its_message(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer *t = make_trainer(2);
+  manta_run *r;
+  assert_ok(manta_run_start(&r, t, explain, NULL, &err), &err);
+  assert_null(manta_run_failure(r));
+  assert_status(manta_run_next(r, 20, NULL, &err), MANTA_EUSER);
+  assert_string_equal(err.message, "in short");
+  assert_string_equal(manta_value_as_string(manta_run_failure(r), ""),
+                      "all that a message cannot hold");
+  manta_run_close(r);
+  manta_trainer_destroy(t);
+}
+
+static void a_refusal_is_not_tried_again(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  manta_trainer *t;
+  manta_run *r;
+  c.quiet = c.retry_errors = true;
+  c.program = &program;
+  assert_ok(manta_trainer_create(&t, &c, &err), &err);
+  assert_ok(manta_run_start(&r, t, refuse, NULL, &err), &err);
+  assert_status(manta_run_next(r, 20, NULL, &err), MANTA_EINVAL);
+  assert_int_equal(manta_value_as_int(manta_run_failure(r), -1), 0);
+  manta_run_close(r);
+  manta_trainer_destroy(t);
+}
+
+static void a_run_can_be_a_mere_call(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
+  manta_trainer *t = make_trainer(2);
+  manta_run *r;
+  rc.execute = rc.single = true;
+  rc.payload = "x";
+  rc.payload_bytes = 1;
+  assert_ok(manta_run_start(&r, t, probe, &rc, &err), &err);
+  assert_ok(manta_run_next(r, 20, NULL, &err), &err);
+  assert_string_equal(text(manta_run_results(r), 0, "payload"), "x");
+  assert_int_equal(manta_value_at(manta_run_results(r), 1)->type, MANTA_NIL);
+  manta_run_close(r);
+  assert_string_equal(manta_trainer_run_dir(t), ""); // no directory
+  manta_trainer_destroy(t);
+}
+
+static void wrong_use_is_refused(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  manta_program nothing = MANTA_PROGRAM_INIT;
+  manta_trainer *t;
+  char *line[] = {(char *)"x", NULL};
+  c.program = &nothing;
+  assert_status(manta_trainer_create(&t, &c, &err), MANTA_EINVAL);
+  assert_has(err.message, "command line");
+  assert_status(manta_serve(line, NULL, &err), MANTA_ESTATE);
+  assert_status(manta_embed(0, line, &err), MANTA_EINVAL);
+}
+
+static char *results;
+
+static int set_up(void **state)
+{
+  results = scratch_make();
+  return setenv("MANTA_RESULTS", results, 1);
+}
+
+static int tear_down(void **state)
+{
+  scratch_remove(results);
+  return 0;
+}
+
+static int serve(int argc, char **line)
+{
+  static const manta_fork_hooks hooks = {before, parent, child};
+  manta_error err = MANTA_ERROR_INIT;
+  if (argc != 2 || strcmp(line[0], "interpreter") != 0 || strcmp(line[1], CODE) != 0)
+    return 3;
+  return manta_serve(line, &hooks, &err) < 0;
+}
+
+int main(int argc, char **line)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(workers_are_forked_by_the_program),
+      cmocka_unit_test(a_prestarted_program_outlives_its_trainers),
+      cmocka_unit_test(a_failure_may_say_more_than_its_message),
+      cmocka_unit_test(a_refusal_is_not_tried_again),
+      cmocka_unit_test(a_run_can_be_a_mere_call),
+      cmocka_unit_test(wrong_use_is_refused),
+  };
+  manta_error err = MANTA_ERROR_INIT;
+  manta_register("probe", probe);
+  manta_register("explain", explain);
+  manta_register("refuse", refuse);
+  if (manta_serving())
+    return serve(argc, line);
+  setenv("EMBED_BOTH", "driver", 1);
+  if (manta_embed(argc, line, &err) < 0)
+    return 1;
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
