@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python/ext/checkpoint.c - manta._manta.Checkpoint: named tensors and a value that can be read.
+ *
+ * A tensor's bytes come out as a View, which has the buffer interface and keeps the checkpoint
+ * open: nothing is copied. The memory is private to this process and may be written to.
+ */
+#include "ext.h"
+
+typedef struct {
+  PyObject_HEAD manta_checkpoint *c;
+} checkpoint;
+
+typedef struct {
+  PyObject_HEAD PyObject *owner; /* a checkpoint, or None */
+  void *data;
+  Py_ssize_t bytes;
+} view;
+
+static PyTypeObject *checkpoint_type, *view_type;
+
+// --- views ---------------------------------------------------------------------------------------
+
+static PyObject *view_new(PyObject *owner, void *data, Py_ssize_t bytes)
+{
+  view *v = PyObject_New(view, view_type);
+  if (!v)
+    return NULL;
+  Py_IncRef(owner);
+  v->owner = owner;
+  v->data = data;
+  v->bytes = bytes;
+  return (PyObject *)v;
+}
+
+static int view_buffer(PyObject *self, Py_buffer *b, int flags)
+{
+  view *v = (view *)self;
+  return PyBuffer_FillInfo(b, self, v->data, v->bytes, 0, flags);
+}
+
+static void view_dealloc(PyObject *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  Py_DecRef(((view *)self)->owner);
+  PyObject_Free(self);
+  Py_DecRef((PyObject *)type);
+}
+
+/* view(address, bytes, owner): memory that `owner` keeps alive. */
+static PyObject *view_of(PyObject *self, PyObject *args)
+{
+  unsigned long long at;
+  Py_ssize_t bytes;
+  PyObject *owner;
+  if (!PyArg_ParseTuple(args, "KnO", &at, &bytes, &owner))
+    return NULL;
+  if (bytes < 0 || (at == 0 && bytes > 0))
+    return PyErr_Format(PyExc_ValueError, "no memory at %llu", at);
+  return view_new(owner, (void *)(uintptr_t)at, bytes);
+}
+
+// --- checkpoints ---------------------------------------------------------------------------------
+
+PyObject *mpy_checkpoint_new(manta_checkpoint *c)
+{
+  if (!c) {
+    Py_IncRef(Py_None);
+    return Py_None;
+  }
+  checkpoint *self = PyObject_New(checkpoint, checkpoint_type);
+  if (!self)
+    manta_checkpoint_close(c);
+  else
+    self->c = c;
+  return (PyObject *)self;
+}
+
+static void checkpoint_dealloc(PyObject *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  manta_checkpoint_close(((checkpoint *)self)->c);
+  PyObject_Free(self);
+  Py_DecRef((PyObject *)type);
+}
+
+static PyObject *shape_of(const manta_tensor *t)
+{
+  PyObject *shape = PyTuple_New(t->ndim);
+  for (int i = 0; shape && i < t->ndim; i++)
+    if (PyTuple_SetItem(shape, i, PyLong_FromLongLong(t->shape[i])) < 0) {
+      Py_DecRef(shape);
+      return NULL;
+    }
+  return shape;
+}
+
+static PyObject *tensors(PyObject *self, PyObject *none)
+{
+  const manta_checkpoint *c = ((checkpoint *)self)->c;
+  size_t n = manta_checkpoint_count(c);
+  PyObject *list = PyList_New((Py_ssize_t)n);
+  for (size_t i = 0; list && i < n; i++) {
+    const manta_tensor *t = manta_checkpoint_at(c, i);
+    PyObject *shape = shape_of(t);
+    PyObject *data = shape ? view_new(self, t->data, (Py_ssize_t)manta_tensor_bytes(t)) : NULL;
+    PyObject *row = data ? Py_BuildValue("(siNN)", t->name, (int)t->dtype, shape, data) : NULL;
+    if (!row || PyList_SetItem(list, (Py_ssize_t)i, row) < 0) {
+      Py_DecRef(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+static PyObject *value(PyObject *self, PyObject *none)
+{
+  return mpy_from_value(manta_checkpoint_value(((checkpoint *)self)->c));
+}
+
+static PyObject *iteration(PyObject *self, PyObject *none)
+{
+  return PyLong_FromLongLong(manta_checkpoint_iteration(((checkpoint *)self)->c));
+}
+
+/* open_checkpoint(directory, verify=True) -> Checkpoint */
+static PyObject *open_checkpoint(PyObject *self, PyObject *args)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_checkpoint *c = NULL;
+  const char *dir;
+  int verify = 1;
+  manta_status st;
+  if (!PyArg_ParseTuple(args, "s|p", &dir, &verify))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_checkpoint_open(&c, dir, verify, &err);
+  Py_END_ALLOW_THREADS;
+  return st < 0 ? mpy_raise(&err) : mpy_checkpoint_new(c);
+}
+
+static PyMethodDef methods[] = {
+    {"tensors", tensors, METH_NOARGS, "List of (name, dtype, shape, View)."},
+    {"value", value, METH_NOARGS, "The small value beside them."},
+    {"iteration", iteration, METH_NOARGS, "Reports that had been made."},
+    {NULL, NULL, 0, NULL}};
+
+static PyMethodDef functions[] = {
+    {"open_checkpoint", open_checkpoint, METH_VARARGS,
+     "open_checkpoint(directory, verify=True) -> Checkpoint."},
+    {"view", view_of, METH_VARARGS, "view(address, bytes, owner) -> View."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot checkpoint_slots[] = {
+    {Py_tp_dealloc, checkpoint_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, (void *)(uintptr_t) "A checkpoint that can be read."},
+    {0, NULL}};
+static PyType_Spec checkpoint_spec = {.name = "manta._manta.Checkpoint",
+                                      .basicsize = sizeof(checkpoint),
+                                      .flags =
+                                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                      .slots = checkpoint_slots};
+
+static PyType_Slot view_slots[] = {{Py_tp_dealloc, view_dealloc},
+                                   {Py_bf_getbuffer, view_buffer},
+                                   {Py_tp_doc, (void *)(uintptr_t) "Bytes of somebody else."},
+                                   {0, NULL}};
+static PyType_Spec view_spec = {.name = "manta._manta.View",
+                                .basicsize = sizeof(view),
+                                .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                .slots = view_slots};
+
+int mpy_add_checkpoint(PyObject *module)
+{
+  checkpoint_type = (PyTypeObject *)PyType_FromSpec(&checkpoint_spec);
+  view_type = (PyTypeObject *)PyType_FromSpec(&view_spec);
+  if (!checkpoint_type || !view_type || PyModule_AddFunctions(module, functions) < 0)
+    return -1;
+  if (PyModule_AddObjectRef(module, "Checkpoint", (PyObject *)checkpoint_type) < 0)
+    return -1;
+  return PyModule_AddObjectRef(module, "View", (PyObject *)view_type);
+}

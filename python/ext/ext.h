@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python/ext/ext.h - the CPython extension manta._manta: libmanta's calls as Python sees them.
+ *
+ * One file per Python type; what can be said in Python is said there (python/manta). Built for the
+ * stable ABI of Python 3.11. The GIL is released around every call that waits. libmanta's own
+ * thread never takes it: callbacks come on the thread that is inside Run.next().
+ */
+#ifndef MANTA_EXT_H
+#define MANTA_EXT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <manta/embed.h>
+#include <manta/manta.h>
+
+/* --- module.c --- */
+
+extern PyObject *mpy_error; /* manta.Error, and below it the ones that code wants to tell apart */
+
+/* Sets the Python exception for a failure and returns NULL. `detail` (or NULL) becomes its
+ * attribute of that name. */
+PyObject *mpy_raise(const manta_error *err);
+PyObject *mpy_raise_with(const manta_error *err, PyObject *detail);
+/* The status that a raised exception stands for, and its text, which is cleared: MANTA_EUSER unless
+ * it is one of ours. */
+manta_status mpy_status_of_raised(manta_error *err);
+/* A program out of (argv, env), two lists of strings that must outlive it; false with an exception.
+ * Finish it in either case. */
+bool mpy_program(PyObject *pair, manta_program *p);
+void mpy_program_fini(manta_program *p);
+/* A function of manta._worker, borrowed for good, or NULL with an exception. */
+PyObject *mpy_worker_function(const char *name);
+
+/* --- convert.c --- */
+
+enum mpy_how {
+  MPY_EXACT,    /* only what comes back as the same type; else false, without an exception */
+  MPY_FAITHFUL, /* exact, or pickled as a whole */
+  MPY_LOOSE     /* tuples become lists, scalars of numpy and torch numbers, the rest is pickled */
+};
+/* Makes *out of `o`. Strings are borrowed from the objects: they must outlive the value (fini it).
+ * False: not possible (EXACT), or with an exception set. */
+bool mpy_to_value(PyObject *o, enum mpy_how how, manta_value *out);
+/* A new object, or NULL with an exception. What was pickled is unpickled. */
+PyObject *mpy_from_value(const manta_value *v);
+
+/* --- the types: each adds itself to the module, 0 or -1 --- */
+
+int mpy_add_trainer(PyObject *module);
+int mpy_add_run(PyObject *module);
+int mpy_add_checkpoint(PyObject *module);
+int mpy_add_session(PyObject *module); /* functions */
+int mpy_add_train(PyObject *module);   /* the train function */
+
+manta_train_fn mpy_train_function(void);
+PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
+                      PyObject *output);
+PyObject *mpy_checkpoint_new(manta_checkpoint *c); /* takes it; NULL becomes None */
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python/ext/module.c - the module itself: errors, roles, the process.
+ */
+#include "ext.h"
+
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+PyObject *mpy_error;
+static PyObject *peer_lost, *aborted, *preempted, *canceled, *no_room, *worker_lost;
+
+// --- errors --------------------------------------------------------------------------------------
+
+static PyObject *type_of(manta_status st)
+{
+  switch (st) {
+  case MANTA_ENOMEM:
+    return PyExc_MemoryError;
+  case MANTA_EINVAL:
+  case MANTA_ETOOBIG:
+    return PyExc_ValueError;
+  case MANTA_ETYPE:
+    return PyExc_TypeError;
+  case MANTA_ETIMEDOUT:
+    return PyExc_TimeoutError;
+  case MANTA_ENOENT:
+    return PyExc_FileNotFoundError;
+  case MANTA_EIO:
+  case MANTA_EDENIED:
+    return PyExc_OSError;
+  case MANTA_EPEERLOST:
+    return peer_lost;
+  case MANTA_EABORTED:
+    return aborted;
+  case MANTA_EPREEMPTED:
+    return preempted;
+  case MANTA_ECANCELED:
+    return canceled;
+  case MANTA_ENOROOM:
+    return no_room;
+  case MANTA_EWORKER:
+  case MANTA_EHUNG:
+  case MANTA_EAGENT:
+    return worker_lost;
+  default:
+    return mpy_error;
+  }
+}
+
+PyObject *mpy_raise_with(const manta_error *err, PyObject *detail)
+{
+  PyObject *type = type_of(err->status);
+  PyObject *e = PyObject_CallFunction(type, "s", err->message);
+  PyObject *status = e ? PyUnicode_FromString(manta_status_name(err->status)) : NULL;
+  PyObject *rank = status ? PyLong_FromLong(err->rank) : NULL;
+  if (rank && PyObject_SetAttrString(e, "status", status) == 0 &&
+      PyObject_SetAttrString(e, "rank", rank) == 0 &&
+      (!detail || PyObject_SetAttrString(e, "detail", detail) == 0))
+    PyErr_SetObject(type, e);
+  Py_DecRef(rank);
+  Py_DecRef(status);
+  Py_DecRef(e);
+  return NULL;
+}
+
+PyObject *mpy_raise(const manta_error *err)
+{
+  return mpy_raise_with(err, NULL);
+}
+
+manta_status mpy_status_of_raised(manta_error *err)
+{
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject *text = value ? PyObject_Str(value) : NULL;
+  const char *s = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+  manta_status st = MANTA_EUSER;
+  if (type && PyErr_GivenExceptionMatches(type, peer_lost))
+    st = MANTA_EPEERLOST;
+  else if (type && PyErr_GivenExceptionMatches(type, aborted))
+    st = MANTA_EABORTED;
+  else if (type && PyErr_GivenExceptionMatches(type, preempted))
+    st = MANTA_EPREEMPTED;
+  manta_error_set(err, st, "%s", s ? s : "an exception without a text");
+  PyErr_Clear();
+  Py_DecRef(text);
+  Py_DecRef(type);
+  Py_DecRef(value);
+  Py_DecRef(trace);
+  return st;
+}
+
+PyObject *mpy_worker_function(const char *name)
+{
+  static PyObject *worker;
+  if (!worker && !(worker = PyImport_ImportModule("manta._worker")))
+    return NULL;
+  PyObject *f = PyObject_GetAttrString(worker, name);
+  Py_DecRef(f); // the module keeps it
+  return f;
+}
+
+// --- the process ---------------------------------------------------------------------------------
+
+// A list of strings as C has them; free it with PyMem_Free. NULL with an exception.
+static const char **words(PyObject *list)
+{
+  Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
+  if (n < 0) {
+    PyErr_SetString(PyExc_TypeError, "a list of strings is wanted");
+    return NULL;
+  }
+  const char **out = PyMem_Calloc((size_t)n + 1, sizeof *out);
+  for (Py_ssize_t i = 0; out && i < n; i++)
+    if (!(out[i] = PyUnicode_AsUTF8AndSize(PyList_GetItem(list, i), NULL))) {
+      PyMem_Free(out);
+      return NULL;
+    }
+  return out ? out : (const char **)PyErr_NoMemory();
+}
+
+bool mpy_program(PyObject *pair, manta_program *p)
+{
+  PyObject *argv, *env;
+  if (!PyArg_ParseTuple(pair, "OO", &argv, &env))
+    return false;
+  p->argv = words(argv);
+  p->env = p->argv ? words(env) : NULL;
+  return p->env != NULL;
+}
+
+void mpy_program_fini(manta_program *p)
+{
+  PyMem_Free((void *)(uintptr_t)p->argv);
+  PyMem_Free((void *)(uintptr_t)p->env);
+}
+
+static PyObject *embed(PyObject *self, PyObject *argv)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  const char **w = words(argv);
+  if (!w)
+    return NULL;
+  manta_status st = manta_embed((int)PyList_Size(argv), (char *const *)(uintptr_t)w, &err);
+  PyMem_Free(w);
+  return st < 0 ? mpy_raise(&err) : PyBool_FromLong(1);
+}
+
+static PyObject *prestart(PyObject *self, PyObject *args)
+{
+  PyObject *pair;
+  int threads;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_program p = MANTA_PROGRAM_INIT;
+  if (!PyArg_ParseTuple(args, "O!i", &PyTuple_Type, &pair, &threads))
+    return NULL;
+  manta_status st = MANTA_OK;
+  bool ok = mpy_program(pair, &p);
+  if (ok)
+    st = manta_prestart(&p, threads, &err);
+  mpy_program_fini(&p);
+  if (!ok)
+    return NULL;
+  return st < 0 ? mpy_raise(&err) : PyBool_FromLong(1);
+}
+
+static PyObject *release(PyObject *self, PyObject *none)
+{
+  Py_BEGIN_ALLOW_THREADS;
+  manta_release();
+  Py_END_ALLOW_THREADS;
+  return PyBool_FromLong(1);
+}
+
+static PyObject *serving(PyObject *self, PyObject *none)
+{
+  return PyBool_FromLong(manta_serving());
+}
+
+// Python's own words for the two sides of a fork; then what manta._worker has to do there.
+static void after_fork_in_child(void)
+{
+  PyOS_AfterFork_Child();
+  PyObject *born = mpy_worker_function("born");
+  PyObject *done = born ? PyObject_CallFunctionObjArgs(born, NULL) : NULL;
+  if (!done)
+    PyErr_Print();
+  Py_DecRef(done);
+}
+
+static PyObject *serve(PyObject *self, PyObject *argv)
+{
+  static const manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent,
+                                         after_fork_in_child};
+  manta_error err = MANTA_ERROR_INIT;
+  const char **w = words(argv);
+  if (!w)
+    return NULL;
+  manta_status st = manta_serve((char *const *)(uintptr_t)w, &hooks, &err);
+  PyMem_Free(w);
+  return st < 0 ? mpy_raise(&err) : PyBool_FromLong(1);
+}
+
+// What the C library has now: a worker's changes with every job, and os.environ is a copy.
+static PyObject *environment(PyObject *self, PyObject *none)
+{
+  PyObject *list = PyList_New(0);
+  for (char **e = environ; list && *e; e++) {
+    PyObject *pair = PyBytes_FromString(*e);
+    if (!pair || PyList_Append(list, pair) < 0) {
+      Py_DecRef(list);
+      list = NULL;
+    }
+    Py_DecRef(pair);
+  }
+  return list;
+}
+
+static PyObject *amx_cure(PyObject *self, PyObject *none)
+{
+  return Py_BuildValue("z", manta_amx_cure());
+}
+
+static PyObject *version(PyObject *self, PyObject *none)
+{
+  return PyUnicode_FromString(manta_version());
+}
+
+// --- the module ----------------------------------------------------------------------------------
+
+static PyMethodDef functions[] = {
+    {"embed", embed, METH_O, "embed(argv): this process is a driver."},
+    {"prestart", prestart, METH_VARARGS, "prestart((argv, env), threads): starts a program."},
+    {"release", release, METH_NOARGS, "Ends what no trainer uses."},
+    {"serving", serving, METH_NOARGS, "Whether this process was started to fork workers."},
+    {"serve", serve, METH_O, "serve(argv): forks workers; comes back at the end of one."},
+    {"environment", environment, METH_NOARGS, "The C library's environment, NAME=VALUE."},
+    {"amx_cure", amx_cure, METH_NOARGS, "NAME=VALUE that this CPU needs, or None."},
+    {"version", version, METH_NOARGS, "Of libmanta."},
+    {NULL, NULL, 0, NULL}};
+
+static PyObject *add_error(PyObject *module, const char *name, PyObject *base, const char *doc)
+{
+  char full[64];
+  PyOS_snprintf(full, sizeof full, "manta.%s", name);
+  PyObject *e = PyErr_NewExceptionWithDoc(full, doc, base, NULL);
+  if (e && PyModule_AddObjectRef(module, name, e) < 0)
+    return NULL;
+  return e;
+}
+
+static int add_errors(PyObject *m)
+{
+  mpy_error = add_error(m, "Error", PyExc_RuntimeError, "What manta could not do.");
+  if (!mpy_error)
+    return -1;
+  peer_lost = add_error(m, "PeerLost", mpy_error, "Another worker of the run is gone.");
+  aborted = add_error(m, "Aborted", mpy_error, "The attempt is being ended.");
+  canceled = add_error(m, "Canceled", mpy_error, "The run was ended from outside.");
+  no_room = add_error(m, "NoRoom", mpy_error, "Not enough CPUs, GPUs or other resources.");
+  worker_lost = add_error(m, "WorkerLost", mpy_error, "A worker died, and retries are used up.");
+  preempted =
+      add_error(m, "Preempted", PyExc_SystemExit, "The run was asked to stop, and can be resumed.");
+  return peer_lost && aborted && canceled && no_room && worker_lost && preempted ? 0 : -1;
+}
+
+static int add_statuses(PyObject *m)
+{
+#define ADD(name, code, harm, text)                                                                \
+  if (PyModule_AddIntConstant(m, #name, code) < 0)                                                 \
+    return -1;
+  MANTA_STATUS_MAP(ADD)
+#undef ADD
+  return 0;
+}
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "manta._manta",
+                                        .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit__manta(void); // the interpreter knows it by its name
+
+PyMODINIT_FUNC PyInit__manta(void)
+{
+  PyObject *m = PyModule_Create(&definition);
+  if (m && add_errors(m) == 0 && add_statuses(m) == 0 && mpy_add_run(m) == 0 &&
+      mpy_add_trainer(m) == 0 && mpy_add_checkpoint(m) == 0 && mpy_add_session(m) == 0 &&
+      mpy_add_train(m) == 0)
+    return m;
+  Py_DecRef(m);
+  return NULL;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python/ext/run.c - manta._manta.Run: a manta_run, row by row.
+ */
+#include "ext.h"
+
+#include <time.h>
+
+/* How often a waiting call looks for Ctrl-C: a signal does not end a wait on a condition. */
+#define LOOK_S 0.1
+
+typedef struct {
+  PyObject_HEAD manta_run *r; /* NULL: closed */
+  PyObject *owner;            /* the trainer */
+  PyObject *output;           /* called with (rank, text), or None */
+} run;
+
+static manta_run *open_run(PyObject *self)
+{
+  manta_run *r = ((run *)self)->r;
+  if (!r)
+    PyErr_SetString(PyExc_ValueError, "the run is closed");
+  return r;
+}
+
+// On the thread inside next or close, which has released the GIL.
+static void on_output(void *ctx, int rank, const char *text, size_t len)
+{
+  run *self = ctx;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *s = PyUnicode_DecodeUTF8(text, (Py_ssize_t)len, "replace");
+  PyObject *n = PyLong_FromLong(rank);
+  PyObject *done = s && n ? PyObject_CallFunctionObjArgs(self->output, n, s, NULL) : NULL;
+  if (!done)
+    PyErr_WriteUnraisable(self->output);
+  Py_DecRef(done);
+  Py_DecRef(n);
+  Py_DecRef(s);
+  PyGILState_Release(gil);
+}
+
+static PyTypeObject *run_type;
+
+PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
+                      PyObject *output)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_run_config c = *rc;
+  run *self = PyObject_New(run, run_type);
+  if (!self)
+    return NULL;
+  Py_IncRef(owner);
+  Py_IncRef(output);
+  self->r = NULL;
+  self->owner = owner;
+  self->output = output;
+  manta_callbacks calls = {.ctx = self, .output = on_output};
+  if (output != Py_None) {
+    c.callbacks = &calls;
+    c.callback_count = 1;
+  }
+  manta_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_run_start(&self->r, t, mpy_train_function(), &c, &err);
+  Py_END_ALLOW_THREADS;
+  if (st < 0) {
+    Py_DecRef((PyObject *)self);
+    return mpy_raise(&err);
+  }
+  return (PyObject *)self;
+}
+
+// --- rows ----------------------------------------------------------------------------------------
+
+static PyObject *rows_to_python(const manta_rows *rows)
+{
+  PyObject *list = PyList_New(rows->count);
+  for (int i = 0; list && i < rows->count; i++) {
+    PyObject *row = mpy_from_value(&rows->rows[i]);
+    if (!row || PyList_SetItem(list, i, row) < 0) {
+      Py_DecRef(list);
+      return NULL;
+    }
+  }
+  return list ? Py_BuildValue("(NLLN)", list, (long long)rows->iteration,
+                              (long long)rows->rewound_to, PyBool_FromLong(rows->complete))
+              : NULL;
+}
+
+static PyObject *raise_failure(const manta_run *r, const manta_error *err)
+{
+  const manta_value *v = manta_run_failure(r);
+  PyObject *detail = v ? mpy_from_value(v) : NULL;
+  if (v && !detail)
+    PyErr_Clear(); // the message says enough
+  mpy_raise_with(err, detail);
+  Py_DecRef(detail);
+  return NULL;
+}
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// 1: rows, 0: the end, else a failure; -1 with status 0: a signal handler raised.
+static int wait_rows(manta_run *r, double limit, manta_rows *rows, manta_error *err)
+{
+  double by = now() + limit;
+  for (;;) {
+    double left = limit < 0 ? LOOK_S : by - now();
+    double slice = left < 0 ? 0 : left < LOOK_S ? left : LOOK_S;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = manta_run_next(r, slice, rows, err);
+    Py_END_ALLOW_THREADS;
+    if (PyErr_CheckSignals() < 0) {
+      err->status = MANTA_OK;
+      return -1;
+    }
+    if (rc != MANTA_ETIMEDOUT || (limit >= 0 && now() >= by))
+      return rc;
+  }
+}
+
+/* next(timeout=-1) -> (rows, iteration, rewound_to, complete), or None at the end. */
+static PyObject *next(PyObject *self, PyObject *args)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_rows rows;
+  double limit = -1;
+  manta_run *r = open_run(self);
+  if (!r || !PyArg_ParseTuple(args, "|d", &limit))
+    return NULL;
+  int rc = wait_rows(r, limit, &rows, &err);
+  if (rc == 1)
+    return rows_to_python(&rows);
+  if (rc < 0)
+    return err.status == MANTA_OK ? NULL : raise_failure(r, &err);
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+/* drain(): to the end, without a look at the rows. */
+static PyObject *drain(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_rows rows;
+  manta_run *r = open_run(self);
+  int rc = 1;
+  while (r && rc == 1)
+    rc = wait_rows(r, -1, &rows, &err);
+  if (!r || (rc < 0 && err.status == MANTA_OK))
+    return NULL;
+  if (rc < 0)
+    return raise_failure(r, &err);
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+static PyObject *finished(PyObject *self, PyObject *none)
+{
+  manta_run *r = open_run(self);
+  return r ? PyBool_FromLong(manta_run_finished(r)) : NULL;
+}
+
+static PyObject *results(PyObject *self, PyObject *none)
+{
+  manta_run *r = open_run(self);
+  const manta_value *v = r ? manta_run_results(r) : NULL;
+  if (v)
+    return mpy_from_value(v);
+  if (r)
+    Py_IncRef(Py_None);
+  return r ? Py_None : NULL;
+}
+
+static void close_run(run *self)
+{
+  manta_run *r = self->r;
+  self->r = NULL;
+  if (r) {
+    Py_BEGIN_ALLOW_THREADS;
+    manta_run_close(r);
+    Py_END_ALLOW_THREADS;
+  }
+}
+
+static PyObject *shut(PyObject *self, PyObject *none)
+{
+  close_run((run *)self);
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+static void dealloc(PyObject *self)
+{
+  run *it = (run *)self;
+  PyTypeObject *type = Py_TYPE(self);
+  close_run(it);
+  Py_DecRef(it->owner);
+  Py_DecRef(it->output);
+  PyObject_Free(self);
+  Py_DecRef((PyObject *)type);
+}
+
+static PyMethodDef methods[] = {
+    {"next", next, METH_VARARGS,
+     "next(timeout=-1) -> (rows, iteration, rewound_to, complete), or None at the end."},
+    {"drain", drain, METH_NOARGS, "To the end, without the rows."},
+    {"finished", finished, METH_NOARGS, "Whether only the end is left."},
+    {"results", results, METH_NOARGS, "Return values by rank, or None."},
+    {"close", shut, METH_NOARGS, "Ends the run if it is going on."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},
+                              {Py_tp_methods, methods},
+                              {Py_tp_doc, (void *)(uintptr_t) "A run of a trainer."},
+                              {0, NULL}};
+static PyType_Spec spec = {.name = "manta._manta.Run",
+                           .basicsize = sizeof(run),
+                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                           .slots = slots};
+
+int mpy_add_run(PyObject *module)
+{
+  run_type = (PyTypeObject *)PyType_FromSpec(&spec);
+  return run_type ? PyModule_AddObjectRef(module, "Run", (PyObject *)run_type) : -1;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python/ext/session.c - what a train function calls: straight to libmanta.
+ *
+ * Outside of a worker each gives NULL in Python's sense: the functions of manta.sgd look first
+ * (in_worker) and say what is to be said.
+ */
+#include "ext.h"
+
+#define MAX_METRICS 256 /* on the stack; more go through a dict */
+
+static manta_session *session(void)
+{
+  manta_session *s = manta_session_current();
+  if (!s) {
+    manta_error err = MANTA_ERROR_INIT;
+    manta_error_set(&err, MANTA_ESTATE, "there is no session: this is not a train function");
+    mpy_raise(&err);
+  }
+  return s;
+}
+
+static PyObject *done(manta_status st, const manta_error *err)
+{
+  if (st < 0)
+    return mpy_raise(err);
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+// --- report --------------------------------------------------------------------------------------
+
+static PyObject *send_row(manta_session *s, const manta_value *row)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_report(s, row, &err);
+  Py_END_ALLOW_THREADS;
+  return done(st, &err);
+}
+
+static bool take_metrics(manta_pair *pairs, PyObject *const *values, PyObject *names, Py_ssize_t n)
+{
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *name = PyTuple_GetItem(names, i);
+    pairs[i] = (manta_pair){.key = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL};
+    if (!pairs[i].key || !mpy_to_value(values[i], MPY_LOOSE, &pairs[i].value)) {
+      if (!PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "the metric %R cannot be reported", name);
+      return false;
+    }
+  }
+  return true;
+}
+
+static PyObject *report(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *names)
+{
+  manta_pair pairs[MAX_METRICS] = {{0}};
+  Py_ssize_t n = names ? PyTuple_Size(names) : 0;
+  manta_session *s = session();
+  if (!s)
+    return NULL;
+  if (nargs > 0)
+    return PyErr_Format(PyExc_TypeError, "report takes its metrics by name: report(loss=…)");
+  if (n > MAX_METRICS)
+    return PyErr_Format(PyExc_ValueError,
+                        "a report of %zd metrics; at most %d: what belongs together can be a dict",
+                        n, MAX_METRICS);
+  manta_value row = {.type = MANTA_MAP, .count = (uint32_t)n, .u.pairs = pairs};
+  PyObject *result = take_metrics(pairs, args, names, n) ? send_row(s, &row) : NULL;
+  for (Py_ssize_t i = 0; i < n; i++)
+    manta_value_fini(&pairs[i].value);
+  return result;
+}
+
+// --- who am I ------------------------------------------------------------------------------------
+
+static PyObject *in_session(PyObject *self, PyObject *none)
+{
+  return PyBool_FromLong(manta_session_current() != NULL);
+}
+
+/* (rank, world size, local rank, local world size, node rank, attempt) */
+static PyObject *place(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  return s ? Py_BuildValue("(iiiiii)", manta_session_rank(s), manta_session_world_size(s),
+                           manta_session_local_rank(s), manta_session_local_world_size(s),
+                           manta_session_node_rank(s), manta_session_attempt(s))
+           : NULL;
+}
+
+static PyObject *iteration(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  return s ? PyLong_FromLongLong(manta_session_iteration(s)) : NULL;
+}
+
+static PyObject *config(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  return s ? mpy_from_value(manta_session_config(s)) : NULL;
+}
+
+static PyObject *payload(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  size_t n = 0;
+  const void *p = s ? manta_session_payload(s, &n) : NULL;
+  return s ? PyBytes_FromStringAndSize(p, (Py_ssize_t)n) : NULL;
+}
+
+static PyObject *preempted(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  return s ? PyBool_FromLong(manta_session_preempted(s)) : NULL;
+}
+
+static PyObject *heartbeat(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  if (!s)
+    return NULL;
+  manta_session_heartbeat(s);
+  return done(MANTA_OK, NULL);
+}
+
+static PyObject *check(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_session *s = session();
+  return s ? done(manta_session_check(s, &err), &err) : NULL;
+}
+
+// --- checkpoints ---------------------------------------------------------------------------------
+
+static PyObject *load(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_session *s = session();
+  manta_checkpoint *c = NULL;
+  manta_status st;
+  if (!s)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_load(s, &c, &err);
+  Py_END_ALLOW_THREADS;
+  return st < 0 ? mpy_raise(&err) : mpy_checkpoint_new(c);
+}
+
+// (name, dtype number, shape, address) of each tensor.
+static bool take_tensor(PyObject *row, manta_tensor *t)
+{
+  PyObject *shape;
+  unsigned long long at;
+  int dtype;
+  if (!PyArg_ParseTuple(row, "siO!K", &t->name, &dtype, &PyTuple_Type, &shape, &at))
+    return false;
+  Py_ssize_t n = PyTuple_Size(shape);
+  if (n > MANTA_MAX_DIMS) {
+    PyErr_Format(PyExc_ValueError, "tensor %s has %zd dimensions, at most %d", t->name, n,
+                 MANTA_MAX_DIMS);
+    return false;
+  }
+  t->dtype = (manta_dtype)dtype;
+  t->ndim = (int)n;
+  t->data = (void *)(uintptr_t)at;
+  for (Py_ssize_t i = 0; i < n; i++)
+    t->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+  return !PyErr_Occurred();
+}
+
+static PyObject *save_state(manta_session *s, const manta_state *state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_save(s, state, &err);
+  Py_END_ALLOW_THREADS;
+  return done(st, &err);
+}
+
+/* save(tensors: list of (name, dtype, shape, address), value: dict) */
+static PyObject *save(PyObject *self, PyObject *args)
+{
+  PyObject *rows, *extra;
+  manta_session *s = session();
+  if (!s || !PyArg_ParseTuple(args, "O!O!", &PyList_Type, &rows, &PyDict_Type, &extra))
+    return NULL;
+  size_t n = (size_t)PyList_Size(rows);
+  manta_tensor *tensors = PyMem_Calloc(n + 1, sizeof *tensors);
+  manta_value value = {0};
+  if (!tensors)
+    return PyErr_NoMemory();
+  bool ok = mpy_to_value(extra, MPY_EXACT, &value);
+  if (!ok && !PyErr_Occurred())
+    PyErr_SetString(PyExc_TypeError, "the small value of a checkpoint is a dict of plain values");
+  for (size_t i = 0; ok && i < n; i++)
+    ok = take_tensor(PyList_GetItem(rows, (Py_ssize_t)i), &tensors[i]);
+  manta_state state = {tensors, n, &value};
+  PyObject *result = ok ? save_state(s, &state) : NULL;
+  manta_value_fini(&value);
+  PyMem_Free(tensors);
+  return result;
+}
+
+static PyMethodDef functions[] = {
+    {"report", (PyCFunction)(void (*)(void))report, METH_FASTCALL | METH_KEYWORDS,
+     "report(**metrics): queues one row."},
+    {"in_session", in_session, METH_NOARGS, "Whether a train function is running."},
+    {"place", place, METH_NOARGS,
+     "(rank, world size, local rank, local world size, node rank, attempt)."},
+    {"iteration", iteration, METH_NOARGS, "Reports made so far."},
+    {"config", config, METH_NOARGS, "The run's config."},
+    {"payload", payload, METH_NOARGS, "The bytes that came with the run."},
+    {"preempted", preempted, METH_NOARGS, "Whether the run was asked to stop."},
+    {"heartbeat", heartbeat, METH_NOARGS, "A sign of life."},
+    {"check", check, METH_NOARGS, "Raises what report would raise now."},
+    {"save", save, METH_VARARGS, "save(tensors, value): snapshots a state."},
+    {"load", load, METH_NOARGS, "The newest checkpoint, or None."},
+    {NULL, NULL, 0, NULL}};
+
+int mpy_add_session(PyObject *module)
+{
+  return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python/ext/trainer.c - manta._manta.Trainer: a manta_trainer.
+ */
+#include "ext.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  PyObject_HEAD manta_trainer *t; /* NULL: closed */
+} trainer;
+
+static manta_trainer *open_trainer(PyObject *self)
+{
+  manta_trainer *t = ((trainer *)self)->t;
+  if (!t)
+    PyErr_SetString(PyExc_ValueError, "the trainer is closed");
+  return t;
+}
+
+static PyObject *none(void)
+{
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
+// --- making --------------------------------------------------------------------------------------
+
+static int make(trainer *self, manta_trainer_config *c, PyObject *resources, PyObject *program)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value map = {0};
+  manta_program p = MANTA_PROGRAM_INIT;
+  bool ok = resources == Py_None || mpy_to_value(resources, MPY_EXACT, &map);
+  if (!ok && !PyErr_Occurred())
+    PyErr_SetString(PyExc_TypeError, "resources: a dict of numbers is wanted");
+  c->resources = resources == Py_None ? NULL : &map;
+  if (ok && program != Py_None) {
+    ok = mpy_program(program, &p);
+    c->program = &p;
+  }
+  if (ok && manta_trainer_create(&self->t, c, &err) < 0) {
+    mpy_raise(&err);
+    ok = false;
+  }
+  mpy_program_fini(&p);
+  manta_value_fini(&map);
+  return ok ? 0 : -1;
+}
+
+static int init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"workers",
+                          "min_workers",
+                          "name",
+                          "logdir",
+                          "max_retries",
+                          "retry_errors",
+                          "step_timeout",
+                          "grace",
+                          "cpus_per_worker",
+                          "gpus_per_worker",
+                          "resources",
+                          "threads_per_worker",
+                          "pin",
+                          "show_all_output",
+                          "quiet",
+                          "log_limit",
+                          "host_timeout",
+                          "program",
+                          NULL};
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  PyObject *resources = Py_None, *program = Py_None;
+  int retry_errors = 0, pin = 0, all = 0, quiet = 0;
+  long long log_limit = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$iizzipddddOipppLdO", names, &c.workers,
+                                   &c.min_workers, &c.name, &c.logdir, &c.max_retries,
+                                   &retry_errors, &c.step_timeout_s, &c.grace_s, &c.cpus_per_worker,
+                                   &c.gpus_per_worker, &resources, &c.threads_per_worker, &pin,
+                                   &all, &quiet, &log_limit, &c.host_timeout_s, &program))
+    return -1;
+  c.retry_errors = retry_errors;
+  c.pin = pin;
+  c.show_all_output = all;
+  c.quiet = quiet;
+  c.log_limit = log_limit;
+  return make((trainer *)self, &c, resources, program);
+}
+
+static PyObject *shut(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = ((trainer *)self)->t;
+  ((trainer *)self)->t = NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  manta_trainer_destroy(t);
+  Py_END_ALLOW_THREADS;
+  return none();
+}
+
+static void dealloc(PyObject *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  manta_trainer *t = ((trainer *)self)->t;
+  if (t) {
+    Py_BEGIN_ALLOW_THREADS;
+    manta_trainer_destroy(t);
+    Py_END_ALLOW_THREADS;
+  }
+  PyObject_Free(self);
+  Py_DecRef((PyObject *)type);
+}
+
+// --- runs ----------------------------------------------------------------------------------------
+
+static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *config, Py_buffer *bytes,
+                           PyObject *output)
+{
+  manta_value map = {0};
+  manta_trainer *t = open_trainer(self);
+  bool ok = t && (config == Py_None || mpy_to_value(config, MPY_LOOSE, &map));
+  rc->config = config == Py_None ? NULL : &map;
+  rc->payload = bytes->buf;
+  rc->payload_bytes = bytes->buf ? (size_t)bytes->len : 0;
+  PyObject *run = ok ? mpy_run_new(t, self, rc, output) : NULL;
+  manta_value_fini(&map);
+  return run;
+}
+
+/* run(payload, config, *, checkpoint, workers, keep_last, keep_best, score, score_min,
+ *     strict_reports, execute, single, output) -> Run */
+static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+  static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
+                          "keep_best", "score",  "score_min",  "strict_reports", "execute",
+                          "single",    "output", NULL};
+  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
+  Py_buffer bytes = {0};
+  PyObject *config = Py_None, *output = Py_None;
+  int min = 0, strict = 0, execute = 0, single = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO", names, &bytes, &config,
+                                   &rc.checkpoint, &rc.workers, &rc.keep_last, &rc.keep_best,
+                                   &rc.score, &min, &strict, &execute, &single, &output))
+    return NULL;
+  rc.score_min = min;
+  rc.strict_reports = strict;
+  rc.execute = execute;
+  rc.single = single;
+  PyObject *r = start_run(self, &rc, config, &bytes, output);
+  PyBuffer_Release(&bytes);
+  return r;
+}
+
+// --- what can be asked of it ---------------------------------------------------------------------
+
+static PyObject *resize(PyObject *self, PyObject *args)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer *t = open_trainer(self);
+  int n;
+  if (!t || !PyArg_ParseTuple(args, "i", &n))
+    return NULL;
+  return manta_trainer_resize(t, n, &err) < 0 ? mpy_raise(&err) : none();
+}
+
+static PyObject *notice(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  if (!t)
+    return NULL;
+  manta_trainer_notice(t);
+  return none();
+}
+
+static PyObject *cancel(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  if (!t)
+    return NULL;
+  manta_trainer_cancel(t);
+  return none();
+}
+
+static PyObject *shutdown(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = ((trainer *)self)->t;
+  if (t) {
+    Py_BEGIN_ALLOW_THREADS;
+    manta_trainer_shutdown(t);
+    Py_END_ALLOW_THREADS;
+  }
+  return none();
+}
+
+static PyObject *table(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  char *text = NULL;
+  size_t n = 0;
+  FILE *to = t ? open_memstream(&text, &n) : NULL;
+  if (!to)
+    return t ? PyErr_NoMemory() : NULL;
+  manta_trainer_print(t, to);
+  fclose(to);
+  PyObject *s = PyUnicode_DecodeUTF8(text, (Py_ssize_t)n, "replace");
+  free(text);
+  return s;
+}
+
+static PyObject *run_dir(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  return t ? PyUnicode_DecodeFSDefault(manta_trainer_run_dir(t)) : NULL;
+}
+
+static PyObject *pid(PyObject *self, PyObject *args)
+{
+  manta_trainer *t = open_trainer(self);
+  int rank;
+  if (!t || !PyArg_ParseTuple(args, "i", &rank))
+    return NULL;
+  return PyLong_FromLong(manta_trainer_pid(t, rank));
+}
+
+static PyObject *checkpoint(PyObject *self, PyObject *ignored)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer *t = open_trainer(self);
+  manta_checkpoint *c = NULL;
+  manta_status st = MANTA_OK;
+  if (!t)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_trainer_checkpoint(t, &c, &err);
+  Py_END_ALLOW_THREADS;
+  return st < 0 ? mpy_raise(&err) : mpy_checkpoint_new(c);
+}
+
+static PyObject *best_checkpoint(PyObject *self, PyObject *ignored)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer *t = open_trainer(self);
+  char path[4096];
+  if (!t)
+    return NULL;
+  manta_status st = manta_trainer_best_checkpoint(t, path, sizeof path, &err);
+  if (st == MANTA_ENOENT)
+    return none();
+  return st < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(path);
+}
+
+static PyMethodDef methods[] = {
+    {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
+     "run(payload, config=None, ...) -> Run: starts a run."},
+    {"resize", resize, METH_VARARGS, "resize(n): at the next checkpoint."},
+    {"notice", notice, METH_NOARGS, "Asks the run to save and return."},
+    {"cancel", cancel, METH_NOARGS, "Ends the run."},
+    {"shutdown", shutdown, METH_NOARGS, "Ends the workers."},
+    {"close", shut, METH_NOARGS, "Ends the workers and frees the trainer."},
+    {"table", table, METH_NOARGS, "Workers and resources as text."},
+    {"run_dir", run_dir, METH_NOARGS, "Directory of the newest run, or an empty string."},
+    {"pid", pid, METH_VARARGS, "pid(rank) of the newest attempt, or -1."},
+    {"checkpoint", checkpoint, METH_NOARGS, "The newest Checkpoint, or None."},
+    {"best_checkpoint", best_checkpoint, METH_NOARGS, "Directory of the best one, or None."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot slots[] = {{Py_tp_init, init},
+                              {Py_tp_dealloc, dealloc},
+                              {Py_tp_methods, methods},
+                              {Py_tp_doc, (void *)(uintptr_t) "A trainer of libmanta."},
+                              {0, NULL}};
+static PyType_Spec spec = {.name = "manta._manta.Trainer",
+                           .basicsize = sizeof(trainer),
+                           .flags = Py_TPFLAGS_DEFAULT,
+                           .slots = slots};
+
+int mpy_add_trainer(PyObject *module)
+{
+  PyObject *type = PyType_FromSpec(&spec);
+  return type ? PyModule_AddObjectRef(module, "Trainer", type) : -1;
+}

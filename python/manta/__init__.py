@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""manta turns a training function into a distributed, fault-tolerant training run.
+
+    from manta.sgd import Trainer
+
+    def train(config):
+        ...
+
+    results = Trainer(num_workers=2).run(train, config={"lr": 0.1})
+
+Submodules load when they are used; `import manta` itself imports no framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+if sys.platform != "linux":
+    raise ImportError("manta runs on Linux only")
+
+from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted, WorkerLost,
+                          version)
+
+__version__ = version()
+__all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost",
+           "init", "prestart", "sgd", "shutdown"]
+
+_SUBMODULES = {"sgd"}
+_FUNCTIONS = {"init", "prestart", "shutdown"}  # of manta._driver
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"manta.{name}")
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module("manta._driver"), name)
+    raise AttributeError(f"module 'manta' has no attribute {name!r}")

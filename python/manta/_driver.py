@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's process: what it is called, what its workers are forked from, its end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from pathlib import Path
+
+from manta import _manta
+
+Program = tuple[list[str], list[str]]  # command line, environment
+
+_embedded = False
+
+# Before the fork there must be no second thread, or workers have to be started anew: numpy's BLAS
+# starts its own when it is loaded.
+_ONE_THREAD = ["OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"]
+
+
+def embed() -> None:
+    """Tells libmanta, once, that this process is a driver, and how `manta resume` runs it again."""
+    global _embedded
+    if _embedded:
+        return
+    _manta.embed([sys.executable, *sys.orig_argv[1:]])
+    atexit.register(_manta.release)
+    _embedded = True
+
+
+def program(framework: str) -> Program:
+    """The interpreter that forks workers, with `framework` ("torch" or "none") imported."""
+    import subprocess
+
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    home = str(Path(__file__).resolve().parent.parent)
+    code = f"import sys; sys.path.append({home!r}); from manta._zygote import main; main()"
+    env = list(_ONE_THREAD)
+    if cure := _manta.amx_cure():
+        env.append(cure)
+    return [sys.executable, *flags, "-P", "-c", code, framework], env
+
+
+def prestart(framework: str | None = None, threads: int = 0) -> None:
+    """Starts what workers are forked from now, beside the imports that follow."""
+    embed()
+    _manta.prestart(program(choose_framework(framework)), threads or default_threads())
+
+
+def choose_framework(name: str | None) -> str:
+    """"torch" if it is asked for or there, without importing it; else "none"."""
+    if name is not None:
+        return name
+    from importlib.util import find_spec
+    return "torch" if find_spec("torch") else "none"
+
+
+def default_threads() -> int:
+    return 0 if "OMP_NUM_THREADS" in os.environ else 1
+
+
+def init(num_cpus: int | None = None, num_gpus: int | None = None,
+         resources: dict[str, float] | None = None) -> None:
+    """Declares what this host has to give to workers, whatever it really has."""
+    for name, value in (("MANTA_NUM_CPUS", num_cpus), ("MANTA_NUM_GPUS", num_gpus)):
+        if value is not None:
+            os.environ[name] = str(value)
+    if resources is not None:
+        os.environ["MANTA_RESOURCES"] = ",".join(f"{k}={v}" for k, v in resources.items())
+
+
+def shutdown() -> None:
+    """Ends what no trainer uses any more."""
+    _manta.release()
