@@ -121,13 +121,14 @@ typedef struct manta_run_config {
   bool strict_reports;    /* a rank that never reports is an error */
   const void *payload; /* bytes for the train function (manta_session_payload), or NULL; copied */
   size_t payload_bytes;
-  bool execute; /* only call the function, as manta_trainer_execute does … */
-  bool single;  /* … and on rank 0 alone: the results of the others are nil */
+  bool execute;       /* only call the function, as manta_trainer_execute does … */
+  bool single;        /* … and on rank 0 alone: the results of the others are nil */
+  const char *resume; /* directory of an unfinished run to go on with, or NULL: a new one */
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
     sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false, NULL, 0, false,    \
-        false                                                                                      \
+        false, NULL                                                                                \
   }
 
 /* --- Trainer -------------------------------------------------------------------------------- */
@@ -183,6 +184,10 @@ MANTA_API void manta_trainer_destroy(manta_trainer *t);
 
 /* Prints the table of workers and resources, as it is now. MANTA_EIO if it cannot be written. */
 MANTA_API manta_status manta_trainer_print(manta_trainer *t, FILE *to);
+/* Workers that the next run has, if there is room for them. */
+MANTA_API int manta_trainer_workers(const manta_trainer *t);
+/* Where the directories of its runs are made. Borrowed from the trainer. */
+MANTA_API const char *manta_trainer_logdir(const manta_trainer *t);
 /* Directory of the newest run; "" before the first. Borrowed until the next run. */
 MANTA_API const char *manta_trainer_run_dir(const manta_trainer *t);
 /* Gives the newest checkpoint of the newest run (close it); NULL in *out if there is none. While a

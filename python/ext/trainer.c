@@ -129,19 +129,20 @@ static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *confi
 }
 
 /* run(payload, config, *, checkpoint, workers, keep_last, keep_best, score, score_min,
- *     strict_reports, execute, single, output) -> Run */
+ *     strict_reports, execute, single, output, resume) -> Run */
 static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
-                          "keep_best", "score",  "score_min",  "strict_reports", "execute",
-                          "single",    "output", NULL};
+  static char *names[] = {
+      "payload",   "config",         "checkpoint", "workers", "keep_last", "keep_best", "score",
+      "score_min", "strict_reports", "execute",    "single",  "output",    "resume",    NULL};
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   Py_buffer bytes = {0};
   PyObject *config = Py_None, *output = Py_None;
   int min = 0, strict = 0, execute = 0, single = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO", names, &bytes, &config,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppOz", names, &bytes, &config,
                                    &rc.checkpoint, &rc.workers, &rc.keep_last, &rc.keep_best,
-                                   &rc.score, &min, &strict, &execute, &single, &output))
+                                   &rc.score, &min, &strict, &execute, &single, &output,
+                                   &rc.resume))
     return NULL;
   rc.score_min = min;
   rc.strict_reports = strict;
@@ -208,6 +209,18 @@ static PyObject *table(PyObject *self, PyObject *ignored)
   return s;
 }
 
+static PyObject *workers(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  return t ? PyLong_FromLong(manta_trainer_workers(t)) : NULL;
+}
+
+static PyObject *logdir(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  return t ? PyUnicode_DecodeFSDefault(manta_trainer_logdir(t)) : NULL;
+}
+
 static PyObject *run_dir(PyObject *self, PyObject *ignored)
 {
   manta_trainer *t = open_trainer(self);
@@ -259,6 +272,8 @@ static PyMethodDef methods[] = {
     {"shutdown", shutdown, METH_NOARGS, "Ends the workers."},
     {"close", shut, METH_NOARGS, "Ends the workers and frees the trainer."},
     {"table", table, METH_NOARGS, "Workers and resources as text."},
+    {"workers", workers, METH_NOARGS, "Workers of the next run."},
+    {"logdir", logdir, METH_NOARGS, "Where runs have their directories."},
     {"run_dir", run_dir, METH_NOARGS, "Directory of the newest run, or an empty string."},
     {"pid", pid, METH_VARARGS, "pid(rank) of the newest attempt, or -1."},
     {"checkpoint", checkpoint, METH_NOARGS, "The newest Checkpoint, or None."},

@@ -45,7 +45,7 @@ def program(framework: str) -> Program:
 def prestart(framework: str | None = None, threads: int = 0) -> None:
     """Starts what workers are forked from now, beside the imports that follow."""
     embed()
-    _manta.prestart(program(choose_framework(framework)), threads or default_threads())
+    _manta.prestart(program(choose_framework(framework)), threads or threads_of(None))
 
 
 def choose_framework(name: str | None) -> str:
@@ -56,8 +56,11 @@ def choose_framework(name: str | None) -> str:
     return "torch" if find_spec("torch") else "none"
 
 
-def default_threads() -> int:
-    return 0 if "OMP_NUM_THREADS" in os.environ else 1
+def threads_of(cpus: float | None) -> int:
+    """OpenMP threads of a worker: as many as its CPUs; 0: as the environment says."""
+    if cpus is None and "OMP_NUM_THREADS" in os.environ:
+        return 0
+    return max(1, int(cpus or 1))
 
 
 def init(num_cpus: int | None = None, num_gpus: int | None = None,

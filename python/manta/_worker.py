@@ -6,12 +6,19 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manta import _manta
 
+if TYPE_CHECKING:
+    from manta._job import Job
+
 broken: BaseException | None = None  # why the framework could not be imported
+instance: Any = None  # of the class API
+job: Job | None = None  # the one that runs, or ran last
+_hooked = False  # the trainer's hook has been called in this process
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -54,13 +61,20 @@ def run() -> Any:
     header, body = pickle.loads(_manta.payload())
     sys.path[:] = header["path"]
     sys.argv[:] = header["argv"]
-    import cloudpickle
-    job = cloudpickle.loads(body)
     try:
-        return job()
+        return pickle.loads(body)()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def prepare(new: Job) -> None:
+    """Before a job's function is called."""
+    global job, _hooked
+    job = new
+    if new.setting.hook is not None and not _hooked:
+        _hooked = True
+        new.setting.hook()
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -68,17 +82,36 @@ def run() -> Any:
 
 def status_of(e: BaseException) -> int:
     """A failure that only follows from a lost peer is called by that name."""
-    if isinstance(e, _manta.Preempted):
-        return _manta.EPREEMPTED
-    try:
-        _manta.check()
-    except _manta.PeerLost:
+    for kind, status in ((_manta.Preempted, _manta.EPREEMPTED),
+                         (_manta.PeerLost, _manta.EPEERLOST), (_manta.Aborted, _manta.EABORTED)):
+        if isinstance(e, kind):
+            return status
+    if isinstance(e, Exception) and is_echo(e):
         return _manta.EPEERLOST
-    except _manta.Aborted:
-        return _manta.EABORTED
-    except _manta.Error:
-        pass
-    return _manta.EPEERLOST if isinstance(e, _manta.PeerLost) else _manta.EUSER
+    retried = job is None or not job.setting.retry or isinstance(e, job.setting.retry)
+    return _manta.EUSER if retried else _manta.EINVAL  # EINVAL is final
+
+
+def is_echo(e: Exception) -> bool:
+    """Whether a peer is gone: a framework's own collectives fail in words of their own, and may
+    know of it before we do."""
+    waits = 20 if isinstance(e, RuntimeError) and _manta.place()[1] > 1 and _is_framework(e) else 0
+    for i in range(waits + 1):
+        try:
+            _manta.check()
+        except (_manta.PeerLost, _manta.Aborted):
+            return True
+        if i < waits:
+            time.sleep(0.01)
+    return False
+
+
+def _is_framework(e: Exception) -> bool:
+    """Whether it comes out of torch.distributed."""
+    if type(e).__module__.startswith("torch"):
+        return True
+    text = str(e)
+    return any(word in text for word in ("gloo", "Connection", "NCCL", "Socket", "store"))
 
 
 def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:

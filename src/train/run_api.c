@@ -256,7 +256,7 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
   if (st == MANTA_OK && exec && getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
     st = manta_error_set(err, MANTA_EIO, "getrandom: %m");
   if (st == MANTA_OK && !exec)
-    st = manta__run_directory(r, fn, &attempt, err);
+    st = manta__run_directory(r, fn, rc->resume, &attempt, err);
   if (st == MANTA_OK && !exec) {
     manta__free(t->run_dir);
     t->run_dir = manta__strdup(r->dir);

@@ -122,6 +122,14 @@ static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *at
   return st;
 }
 
+static manta_status find_unfinished(const char *resume, char **path, manta_error *err)
+{
+  int fd;
+  MANTA_TRY(manta__rundir_find(resume, &fd, path, err));
+  close(fd);
+  return MANTA_OK;
+}
+
 static bool resuming(uint64_t *session)
 {
   const char *s = getenv("MANTA_RESUME");
@@ -132,8 +140,8 @@ static bool resuming(uint64_t *session)
   return *end == 0;
 }
 
-manta_status manta__run_directory(manta_run *r, manta_train_fn fn, uint32_t *attempt,
-                                  manta_error *err)
+manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *resume,
+                                  uint32_t *attempt, manta_error *err)
 {
   uint64_t session;
   char *path = NULL;
@@ -146,8 +154,12 @@ manta_status manta__run_directory(manta_run *r, manta_train_fn fn, uint32_t *att
   pthread_mutex_unlock(&drv.lock);
   *attempt = 0;
   MANTA_TRY(st);
-  if (getenv("MANTA_RESUME") &&
-      manta__rundir_of_session(r->trainer->logdir, session, ordinal, &path, NULL) == MANTA_OK) {
+  if (resume) {
+    st = find_unfinished(resume, &path, err);
+    if (st == MANTA_OK)
+      st = adopt_directory(r, path, attempt, err);
+  } else if (getenv("MANTA_RESUME") && manta__rundir_of_session(r->trainer->logdir, session,
+                                                                ordinal, &path, NULL) == MANTA_OK) {
     st = adopt_directory(r, path, attempt, err);
   } else {
     st = fresh_directory(r, err);

@@ -292,6 +292,16 @@ void manta_trainer_cancel(manta_trainer *t)
 
 // --- what can be asked ---------------------------------------------------------------------------
 
+int manta_trainer_workers(const manta_trainer *t)
+{
+  return t->workers;
+}
+
+const char *manta_trainer_logdir(const manta_trainer *t)
+{
+  return t->logdir;
+}
+
 const char *manta_trainer_run_dir(const manta_trainer *t)
 {
   return t->run_dir ? t->run_dir : "";

@@ -3,34 +3,369 @@
 
 from __future__ import annotations
 
-import pickle
+import inspect
+import json
 import sys
-from typing import Any, Callable
+import weakref
+from pathlib import Path
+from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _driver, _manta
+from manta import _driver, _job, _manta
+from manta.sgd import backend as _backend
+from manta.sgd import resources as _resources
+from manta.sgd.run import Notices, Run, RunIterator
+from manta.sgd.strategy import CheckpointStrategy
+from manta.sgd.worker_group import WorkerGroup
+
+_RECORD = "trainer.json"  # in a run's directory: the trainer's arguments, for restore
 
 
 class Trainer:
-    def __init__(self, backend: Any = "auto", num_workers: int = 1):
-        _driver.embed()
-        framework = _driver.choose_framework(None if backend == "auto" else backend or "none")
-        program = _driver.program(framework)
-        _manta.prestart(program, _driver.default_threads())
-        self._trainer = _manta.Trainer(workers=num_workers, program=program)
+    """Runs functions on a group of workers.
 
-    def run(self, train_func: Callable[..., Any],
-            config: dict[str, Any] | None = None) -> list[Any]:
-        import cloudpickle
-        header = {"path": sys.path, "argv": sys.argv}
-        body = cloudpickle.dumps(lambda: train_func(config))
-        run = self._trainer.run(pickle.dumps((header, body)), config, output=self._show)
+    backend: "auto", "torch" (= "pytorch"), None, or a BackendConfig. num_workers: an int, or
+    (min, max) for a run that goes on with fewer. See the user guide for the rest.
+    """
+
+    def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool = False,
+                 resources_per_worker: dict[str, Any] | None = None,
+                 cpus_per_worker: float | None = None, gpus_per_worker: float | None = None,
+                 backend_args: Any = None, config: dict[str, Any] | None = None,
+                 callbacks: Sequence[Any] | None = None, logdir: str | Path | None = None,
+                 max_retries: int = 3, retry_exceptions: Any = False,
+                 step_timeout: float | None = None, address: str | None = None, *,
+                 workers: Any = None, gpu_per_worker: float | None = None,
+                 name: str | None = None, strict_reports: bool = False,
+                 show_all_output: bool = False, quiet: bool = False, pin: bool = False,
+                 threads_per_worker: int | None = None):
+        if num_workers is not None and workers is not None:
+            raise ValueError("num_workers and workers are the same: give one of them")
+        _check_address(address)
+        most, least = _resources.worker_range(workers if workers is not None else num_workers)
+        figures = _resources.per_worker(use_gpu, cpus_per_worker, gpus_per_worker, gpu_per_worker,
+                                        resources_per_worker)
+        self._backend = _backend.resolve(backend, backend_args)
+        self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions))
+        self._config = _checked_config(config)
+        self._callbacks = list(callbacks or [])
+        self._strict_reports = strict_reports
+        self._resume: str | None = None
+        self._running = False
+        self._started = False
+        self._record = {"num_workers": [least, most] if least else most or None,
+                        "backend": backend if isinstance(backend, str) or backend is None else None,
+                        "use_gpu": use_gpu, "resources_per_worker": resources_per_worker,
+                        "cpus_per_worker": cpus_per_worker, "gpus_per_worker": gpus_per_worker,
+                        "max_retries": max_retries, "step_timeout": step_timeout}
+        _driver.embed()
+        program = _driver.program(self._backend.framework)
+        threads = threads_per_worker or _driver.threads_of(cpus_per_worker)
+        _manta.prestart(program, threads)
+        self._trainer = _manta.Trainer(
+            workers=most, min_workers=least, name=name or _script_name(),
+            logdir=None if logdir is None else str(Path(logdir).expanduser()),
+            max_retries=_retries(max_retries), retry_errors=bool(retry_exceptions),
+            step_timeout=_seconds("step_timeout", step_timeout), threads_per_worker=threads,
+            pin=pin, show_all_output=show_all_output, quiet=quiet, program=program, **figures)
+        self._quiet = quiet
+        self._logdir = self._trainer.logdir()
+        self._finalizer = weakref.finalize(self, _manta.Trainer.close, self._trainer)
+
+    # --- workers ------------------------------------------------------------------------------------
+
+    def start(self, initialization_hook: Any = None, args: Sequence[Any] = (),
+              kwargs: dict[str, Any] | None = None) -> None:
+        """Starts the workers ahead of the first run. A function is called once in each of them; of
+        a class each gets an instance, for execute()."""
+        if isinstance(initialization_hook, type):
+            self._call(_job.make_instance, initialization_hook, tuple(args), kwargs or {})
+            self._has_instance = True
+        else:
+            if initialization_hook is not None:
+                self._setting.hook = initialization_hook
+            self._call(_job.nothing)
+        self._tell_started()
+
+    _has_instance = False
+
+    def _tell_started(self) -> None:
+        if not self._started:
+            self._started = True
+            hooks = self._backend.backend_cls()
+            if type(hooks).on_start is not _backend.Backend.on_start:
+                hooks.on_start(WorkerGroup(trainer=self), self._backend)
+
+    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Between runs: on all workers, a list by rank."""
+        job = _job.Job(self._setting, function, args, kwargs, framework=False)
+        payload = job.pack(_name_of(next((a for a in args if callable(a)), function)))
+        run = Run(lambda: self._trainer.run(payload, None, execute=True, output=self._show),
+                  self._trainer, [])
         try:
-            while (item := run.next()) is not None:
-                pass
-            return run.results()
+            run.drain()
+            return run.results() or []
+        except KeyboardInterrupt:
+            run.close()
+            self.shutdown()
+            raise
         finally:
             run.close()
 
+    def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """function(*args) on all workers, a list by rank; function(instance, *args) if the trainer
+        was started with a class."""
+        return self._call(*self._bind(function), *args, **kwargs)
+
+    def execute_single(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The same on rank 0 alone."""
+        return self._call(_job.on_rank, 0, *self._bind(function), *args, **kwargs)[0]
+
+    def _bind(self, function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+        return (_job.on_instance, function) if self._has_instance else (function,)
+
+    def to_worker_group(self, cls: type, *args: Any, **kwargs: Any) -> WorkerGroup:
+        """An instance of the class on each worker, as a list."""
+        return WorkerGroup(trainer=self, actor_cls=cls, actor_cls_args=args,
+                           actor_cls_kwargs=kwargs)
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers the next run has."""
+        return self._trainer.workers()
+
+    def resize(self, n: int) -> None:
+        """Another number of workers: for the next run, or after the next checkpoint of this one."""
+        _resources.worker_range(n)
+        self._trainer.resize(n)
+
+    def shutdown(self) -> None:
+        """Ends the workers. Idempotent; a later run starts new ones."""
+        if self._started:
+            self._started = False
+            hooks = self._backend.backend_cls()
+            if type(hooks).on_shutdown is not _backend.Backend.on_shutdown:
+                hooks.on_shutdown(WorkerGroup(trainer=self), self._backend)
+        self._has_instance = False
+        self._trainer.shutdown()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.shutdown()
+
+    def __str__(self) -> str:
+        return self._trainer.table().rstrip("\n")
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    def run(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,
+            callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
+            checkpoint_strategy: CheckpointStrategy | None = None,
+            num_workers: int | None = None) -> list[Any]:
+        """Runs the function on all workers; its return values by rank."""
+        run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
+                          num_workers)
+        try:
+            with Notices(self._trainer):
+                run.drain()
+            return run.results() or []
+        except KeyboardInterrupt:
+            run.close()
+            self.shutdown()
+            raise
+        finally:
+            run.close()
+            self._running = False
+
+    def run_generator(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,
+                      callbacks: Sequence[Any] | None = None, dataset: Any = None,
+                      checkpoint: Any = None,
+                      checkpoint_strategy: CheckpointStrategy | None = None,
+                      num_workers: int | None = None) -> RunIterator:
+        """The same, yielding the reports of every iteration."""
+        run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
+                          num_workers)
+        return RunIterator(run, self._ended)
+
+    run_iterator = run_generator
+
+    def _ended(self) -> None:
+        self._running = False
+
+    def _begin(self, function: Callable[..., Any], config: Any, callbacks: Any, dataset: Any,
+               checkpoint: Any, strategy: Any, num_workers: Any) -> Run:
+        if self._running:
+            raise RuntimeError("this trainer has a run already: end it, or use another trainer")
+        if dataset is not None:
+            raise ValueError("dataset: this version has no manta.data yet; read the data in the "
+                             "train function")
+        config = self._config if config is None else _checked_config(config)
+        options = _checkpoint_options(checkpoint)
+        if strategy is not None:
+            options |= strategy.options()
+        workers = 0 if num_workers is None else _resources.worker_range(num_workers)[0]
+        payload = self._job(function, config, checkpoint).pack(_name_of(function))
+        every = self._callbacks + list(callbacks or [])
+        run = Run(lambda: self._trainer.run(payload, config, workers=workers, output=self._show,
+                                            strict_reports=self._strict_reports,
+                                            resume=self._resume, **options), self._trainer, every)
+        self._running, self._resume = True, None
+        try:
+            self._write_record(run.directory)
+            run.begin({} if config is None else config, workers or self.num_workers)
+        except BaseException:
+            run.close()
+            self._running = False
+            raise
+        return run
+
+    def _job(self, function: Callable[..., Any], config: Any, checkpoint: Any) -> _job.Job:
+        args = ({} if config is None else config,) if _wants_config(function) else ()
+        given = checkpoint if not isinstance(checkpoint, (str, Path)) else None
+        return _job.Job(self._setting, function, args, checkpoint=given,
+                        auto=checkpoint == "auto" if isinstance(checkpoint, str) else False)
+
     def _show(self, rank: int, text: str) -> None:
-        for line in text.splitlines():
-            print(f"(rank {rank}) {line}", flush=True)
+        if not self._quiet:
+            lines = (f"(rank {rank}) {line}\n" for line in text.splitlines())
+            sys.stdout.write("".join(lines))
+            sys.stdout.flush()
+
+    # --- a run that broke off -----------------------------------------------------------------------
+
+    def _write_record(self, directory: str) -> None:
+        Path(directory, _RECORD).write_text(json.dumps(self._record, default=repr) + "\n")
+
+    @classmethod
+    def restore(cls, run_dir: str | Path, **arguments: Any) -> Trainer:
+        """A trainer whose next run goes on with the unfinished one in that directory. Its
+        arguments are the recorded ones; those given here count more."""
+        path = Path(run_dir).expanduser().resolve()
+        try:
+            record = json.loads((path / _RECORD).read_text())
+        except FileNotFoundError:
+            raise ValueError(f"{path} is not the directory of a run") from None
+        record["num_workers"] = record["num_workers"] and (
+            tuple(record["num_workers"]) if isinstance(record["num_workers"], list)
+            else record["num_workers"])
+        trainer = cls(**{**record, "logdir": path.parent, **arguments})
+        trainer._resume = str(path)
+        return trainer
+
+    # --- what a run leaves --------------------------------------------------------------------------
+
+    @property
+    def logdir(self) -> Path:
+        """Where run directories are."""
+        return Path(self._logdir)
+
+    @property
+    def latest_run_dir(self) -> Path | None:
+        return Path(d) if (d := self._trainer.run_dir()) else None
+
+    @property
+    def latest_checkpoint_dir(self) -> Path | None:
+        return self.latest_run_dir / "checkpoints" if self.latest_run_dir else None
+
+    def get_last_checkpoint(self) -> Any:
+        """What was saved last, or None."""
+        from manta import _state
+        found = self._trainer.checkpoint()
+        return None if found is None else _state.restore(found)
+
+    @property
+    def latest_checkpoint(self) -> Any:
+        return self.get_last_checkpoint()
+
+    @property
+    def best_checkpoint_path(self) -> Path | None:
+        """The checkpoint with the best score on disk, if checkpoint_strategy names one."""
+        return Path(p) if (p := self._trainer.best_checkpoint()) else None
+
+    @property
+    def best_checkpoint(self) -> Any:
+        from manta import _state
+        path = self.best_checkpoint_path
+        return None if path is None else _state.restore(_manta.open_checkpoint(str(path)))
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _check_address(address: str | None) -> None:
+    if address not in (None, "local", "auto"):
+        raise ValueError(f"address={address!r} is not supported: None, 'local' or 'auto' is this "
+                         f"host; for others see MANTA_HOSTS in the guide")
+
+
+def _checked_config(config: Any) -> dict[str, Any] | None:
+    if config is not None and not isinstance(config, dict):
+        raise TypeError(f"config must be a dict, not {type(config).__name__}")
+    return config
+
+
+def _retried(types: Any) -> tuple[type[BaseException], ...]:
+    if isinstance(types, type):
+        types = (types,)
+    if isinstance(types, bool):
+        return ()
+    types = tuple(types)
+    for t in types:
+        if not (isinstance(t, type) and issubclass(t, BaseException)):
+            raise TypeError(f"retry_exceptions must be a bool or exception types, not {t!r}")
+    return types
+
+
+def _retries(n: Any) -> int:
+    """libmanta's 0 is its default, and -2 means none."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < -1:
+        raise ValueError(f"max_retries must be an int >= -1, not {n!r}")
+    return n or -2
+
+
+def _seconds(name: str, value: float | None) -> float:
+    if value is not None and not value > 0:
+        raise ValueError(f"{name} must be a number of seconds > 0 or None, not {value!r}")
+    return float(value or 0)
+
+
+def _script_name() -> str:
+    name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] else ""
+    return name if name not in ("", "-c", "-m", "ipykernel_launcher") else "run"
+
+
+def _name_of(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def _wants_config(function: Any) -> bool:
+    """Whether to pass the config: a train function takes nothing, or one argument."""
+    if not callable(function):
+        raise TypeError(f"the train function must be callable, not {function!r}")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD,
+                                                      p.VAR_POSITIONAL)]
+    if len(positional) > 1:
+        _too_many(function, positional)
+    return bool(positional)
+
+
+def _too_many(function: Any, parameters: list[inspect.Parameter]) -> NoReturn:
+    names = ", ".join(p.name for p in parameters)
+    raise ValueError(f"{_name_of(function)}({names}) takes {len(parameters)} arguments; a train "
+                     f"function takes none, or one: the config\n"
+                     f"hint: put the others into config, or use functools.partial")
+
+
+def _checkpoint_options(checkpoint: Any) -> dict[str, Any]:
+    """A path is libmanta's business; an object travels with the job."""
+    if not isinstance(checkpoint, (str, Path)) or checkpoint == "auto":
+        return {}
+    path = Path(checkpoint).expanduser()
+    if not (path / "manifest.json").is_file():
+        raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is")
+    return {"checkpoint": str(path)}

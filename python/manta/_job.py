@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is sent to workers: a call with what surrounds it. The parts of a job are pickled in the
+driver and called in a worker."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable
+
+from manta import _manta, _pickle
+
+if TYPE_CHECKING:
+    from manta.sgd.backend import BackendConfig
+
+
+@dataclass
+class Setting:
+    """What surrounds every call on the workers of a trainer."""
+    backend: BackendConfig
+    hook: Callable[[], Any] | None = None  # called once in every new worker
+    retry: tuple[type[BaseException], ...] = ()  # exceptions after which the run is revived
+
+
+@dataclass
+class Job:
+    """A train function, or a call between runs."""
+    setting: Setting
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    checkpoint: Any = None  # what load_checkpoint gives before anything was saved
+    auto: bool = False  # checkpoint="auto"
+    framework: bool = True  # whether the framework is set up around it
+
+    def pack(self, name: str) -> bytes:
+        """The payload of a run. `name` is what the function is called in messages."""
+        header = {"path": list(sys.path), "argv": list(sys.argv)}
+        return pickle.dumps((header, _pickle.dumps(self, name, self.function)))
+
+    def __call__(self) -> Any:
+        from manta import _worker
+        _worker.prepare(self)
+        if not self.framework:
+            return self.function(*self.args, **self.kwargs)
+        config = self.setting.backend
+        backend = config.backend_cls()
+        error: BaseException | None = None
+        backend.enter(config)
+        try:
+            return self.function(*self.args, **self.kwargs)
+        except BaseException as e:
+            error = e
+            raise
+        finally:
+            backend.leave(config, error)
+            del error
+
+
+# --- calls between runs ---------------------------------------------------------------------------
+
+
+def nothing() -> None:
+    """What start() calls: the workers are there when it returns."""
+
+
+def make_instance(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The class API: one instance per worker, which lives as long as its process."""
+    from manta import _worker
+    _worker.instance = cls(*args, **kwargs)
+
+
+def on_instance(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    from manta import _worker
+    if _worker.instance is None:
+        raise RuntimeError("this worker has no instance: it took the place of one that was lost")
+    return function(_worker.instance, *args, **kwargs)
+
+
+def method_of_instance(name: str, *args: Any, **kwargs: Any) -> Any:
+    return on_instance(lambda o: getattr(o, name)(*args, **kwargs))
+
+
+def on_rank(rank: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """On one worker; the others give None."""
+    return function(*args, **kwargs) if _manta.place()[0] == rank else None

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions and values on their way to workers: by value what is of __main__ or a notebook, by name
+what a module has."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+def dumps(o: Any, name: str, function: Any = None) -> bytes:
+    """The pickle of `o`; where that fails, a TypeError that names what stands in the way. `function`
+    is the user's own inside of `o`."""
+    import cloudpickle
+    try:
+        return cloudpickle.dumps(o)
+    except Exception as e:
+        raise TypeError(_blame(function if function is not None else o, name, e)) from e
+
+
+def _is_fine(o: Any) -> bool:
+    import cloudpickle
+    try:
+        cloudpickle.dumps(o)
+    except Exception:
+        return False
+    return True
+
+
+def _variables(function: Any) -> dict[str, Any]:
+    """What a function takes from around it."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    try:
+        found = inspect.getclosurevars(inspect.unwrap(function))
+    except TypeError:
+        return {}
+    return {**found.globals, **found.nonlocals}
+
+
+def _blame(o: Any, name: str, why: Exception) -> str:
+    if callable(o):
+        for variable, value in _variables(o).items():
+            if not _is_fine(value):
+                return (f"{name} cannot be sent to the workers: it uses the variable {variable!r}, "
+                        f"a {type(value).__name__} ({why})\n"
+                        f"hint: make it inside of the function")
+    if isinstance(o, dict):
+        for key, value in o.items():
+            if not _is_fine(value):
+                return (f"{name} cannot be sent to the workers: its entry {key!r} is a "
+                        f"{type(value).__name__} ({why})")
+    return f"{name} cannot be sent to the workers: {why}"

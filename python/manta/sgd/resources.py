@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trainer asks for: how many workers, and what each of them reserves."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+MAX_WORKERS = 4096
+
+
+def worker_range(n: Any) -> tuple[int, int]:
+    """(workers, least workers) as libmanta wants them; (0, 0): its default."""
+    if n is None:
+        return 0, 0
+    if isinstance(n, (tuple, list)):
+        return _elastic(n)
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"num_workers must be an int or (min, max), not {n!r}")
+    if not 1 <= n <= MAX_WORKERS:
+        raise ValueError(f"num_workers must be 1 to {MAX_WORKERS}, not {n}")
+    return n, 0
+
+
+def _elastic(pair: Any) -> tuple[int, int]:
+    if len(pair) != 2:
+        raise ValueError(f"num_workers must be an int or (min, max), not {pair!r}")
+    least, most = pair
+    if isinstance(least, bool) or not isinstance(least, int):
+        raise TypeError(f"the minimum of num_workers must be an int, not {least!r}")
+    if most == math.inf:
+        most = max(least, cpus_here())
+    if isinstance(most, bool) or not isinstance(most, int):
+        raise TypeError(f"the maximum of num_workers must be an int or infinity, not {most!r}")
+    if not 1 <= least <= most <= MAX_WORKERS:
+        raise ValueError(f"num_workers must be (min, max) with 1 <= min <= max <= {MAX_WORKERS}, "
+                         f"not {tuple(pair)!r}")
+    return most, least
+
+
+def cpus_here() -> int:
+    declared = os.environ.get("MANTA_NUM_CPUS", "")
+    return int(float(declared)) if declared else len(os.sched_getaffinity(0))
+
+
+def _one_figure(what: str, given: dict[str, float | None]) -> float:
+    """The one figure that was given under several names; 0 if none was."""
+    said = {name: value for name, value in given.items() if value is not None}
+    if len(set(said.values())) > 1:
+        words = " and ".join(f"{name}={value}" for name, value in said.items())
+        raise ValueError(f"{words} contradict each other: they both say how many {what} a worker has")
+    for name, value in said.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise ValueError(f"{name} must be a number >= 0, not {value!r}")
+    return float(next(iter(said.values()), 0))
+
+
+def per_worker(use_gpu: bool, cpus: Any, gpus: Any, gpu: Any,
+               resources: dict[str, Any] | None) -> dict[str, Any]:
+    """The figures of libmanta's config."""
+    rest = dict(resources or {})
+    out: dict[str, Any] = {
+        "cpus_per_worker": _one_figure("CPUs", {
+            "cpus_per_worker": cpus, "resources_per_worker['CPU']": rest.pop("CPU", None)}),
+        "gpus_per_worker": _one_figure("GPUs", {
+            "gpus_per_worker": gpus, "gpu_per_worker": gpu,
+            "resources_per_worker['GPU']": rest.pop("GPU", None)}),
+    }
+    said_none = 0 in (gpus, gpu) or (resources or {}).get("GPU") == 0
+    if use_gpu and said_none:
+        raise ValueError("use_gpu=True and a worker with 0 GPUs contradict each other")
+    if use_gpu and out["gpus_per_worker"] == 0:
+        out["gpus_per_worker"] = 1.0
+    if rest:
+        for name, value in rest.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise TypeError(f"resources_per_worker[{name!r}] must be a number, not {value!r}")
+        out["resources"] = rest
+    return out

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run: rows on their way to callbacks and to a loop, its end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any, Callable, Iterator
+
+from manta import _manta
+from manta._errors import raise_remote
+from manta.sgd.callbacks import Caller
+
+EXIT_PREEMPTED = 75  # EX_TEMPFAIL: `manta resume` goes on
+
+
+class Reports(list[Any]):
+    """The reports of one iteration, one dict per rank; by name, those of rank 0."""
+
+    def keys(self) -> Any:
+        return self[0].keys()
+
+    def __getitem__(self, key: Any) -> Any:
+        return list.__getitem__(self, 0)[key] if isinstance(key, str) else list.__getitem__(
+            self, key)
+
+
+class Run:
+    """One run, from its start to its end; whoever makes it closes it."""
+
+    def __init__(self, start: Callable[[], _manta.Run], trainer: _manta.Trainer,
+                 callbacks: list[Any]):
+        self._trainer = trainer
+        self._caller = Caller(callbacks)
+        self._told = not callbacks  # of the end
+        self._run = start()
+        self.directory = trainer.run_dir()
+
+    def begin(self, config: dict[str, Any], workers: int) -> None:
+        self._caller.start(logdir=self.directory, config=config, num_workers=workers)
+
+    def next(self) -> Reports | None:
+        """The next iteration, or None at the end; raises what ended the run."""
+        try:
+            item = self._run.next()
+        except Exception as e:
+            self.finish(error=True)
+            self._raise(e)
+        except BaseException:
+            self.finish(error=True)
+            raise
+        if item is None:
+            self.finish(error=False)
+            return None
+        return self._deliver(*item)
+
+    def _deliver(self, rows: list[Any], iteration: int, rewound_to: int,
+                 complete: bool) -> Reports:
+        info = {"iteration": iteration, "complete": complete}
+        if rewound_to >= 0:
+            info["rewound_to"] = rewound_to
+        reports = Reports(rows)
+        self._caller.result(reports, info)
+        return reports
+
+    def drain(self) -> None:
+        """To the end; without a callback nobody looks at the rows."""
+        if self._caller.callbacks:
+            while self.next() is not None:
+                pass
+            return
+        try:
+            self._run.drain()
+        except Exception as e:
+            self._raise(e)
+
+    def _raise(self, e: Exception) -> None:
+        rank = getattr(e, "rank", -1)
+        log = Path(self.directory, "logs", f"rank-{rank}.log")
+        if isinstance(e, _manta.WorkerLost):
+            self._trainer.shutdown()
+        if hasattr(e, "status"):
+            raise_remote(e, str(log) if self.directory and log.exists() else "")
+        raise e
+
+    def finish(self, error: bool) -> None:
+        if not self._told:
+            self._told = True
+            self._caller.finish(error=error)
+
+    def finished(self) -> bool:
+        return self._run.finished()
+
+    def results(self) -> list[Any] | None:
+        return self._run.results()
+
+    def close(self) -> None:
+        self._run.close()
+        self.finish(error=True)
+
+
+class RunIterator(Iterator[Reports]):
+    """A run row by row. Leaving the loop early ends the run."""
+
+    def __init__(self, run: Run, done: Callable[[], None]):
+        self._run: Run | None = run
+        self._done = done
+        self._results: list[Any] | None = None
+
+    def __iter__(self) -> RunIterator:
+        return self
+
+    def __next__(self) -> Reports:
+        if self._run is None:
+            raise StopIteration
+        try:
+            item = self._run.next()
+        except BaseException:
+            self.close()
+            raise
+        if item is None:
+            self._results = self._run.results()
+            self.close()
+            raise StopIteration
+        return item
+
+    def is_finished(self) -> bool:
+        """Whether the run is over and all its reports were taken."""
+        if self._run is not None and self._run.finished():
+            next(self, None)
+        return self._run is None
+
+    def get_returns(self, force: bool = False) -> list[Any] | None:
+        """The return values by rank; None until it is finished, unless `force` runs it to its
+        end."""
+        if force:
+            for _ in self:
+                pass
+        return self._results if self.is_finished() else None
+
+    get_final_results = get_returns
+
+    def close(self) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
+            self._done()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_run"):
+            self.close()
+
+
+class Notices:
+    """While a run goes on, SIGTERM asks it to save and return. Only where nobody else handles it,
+    and only on the main thread; a second one kills as ever."""
+
+    def __init__(self, trainer: _manta.Trainer):
+        self._trainer = trainer
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(
+                signal.SIGTERM) is signal.SIG_DFL:
+            self._before = signal.signal(signal.SIGTERM, self._on_term)
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._trainer.notice()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+        if isinstance(error, _manta.Preempted):
+            print(f"manta: {error}", file=sys.stderr)
+            error.code = EXIT_PREEMPTED
