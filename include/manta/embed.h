@@ -52,7 +52,8 @@ typedef struct manta_fork_hooks {
   void (*child)(void);
 } manta_fork_hooks;
 
-/* Whether this process was started as a program, so that manta_serve is to be called. */
+/* Whether this process was started as a program, so that manta_serve is to be called when it is
+ * ready. From this call on it ends with its driver, at any moment: make it the first. */
 MANTA_API bool manta_serving(void);
 /* In the program, from its main thread, when all that workers are to share is loaded: forks workers
  * until the driver is gone. Comes back only in a worker whose work is over, with MANTA_OK: the

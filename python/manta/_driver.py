@@ -34,7 +34,7 @@ def program(framework: str) -> Program:
     import subprocess
 
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    home = str(Path(__file__).resolve().parent.parent)
+    home = str(Path(__file__).absolute().parent.parent)
     code = f"import sys; sys.path.append({home!r}); from manta._zygote import main; main()"
     env = list(_ONE_THREAD)
     if cure := _manta.amx_cure():

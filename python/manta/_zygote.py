@@ -33,6 +33,8 @@ WARM = {"none": warm_none, "torch": warm_torch}
 def main() -> None:
     """Comes back in a worker at its end: the interpreter then finishes as any other."""
     from manta import _manta, _worker
+    if not _manta.serving():
+        sys.exit("manta._zygote is started by manta, not by hand")
     try:
         WARM[sys.argv[1]]()
     except Exception as e:

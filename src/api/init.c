@@ -15,6 +15,7 @@
 #include "group/proto.h"
 #include "group/zygote.h"
 #include "sys/amx.h"
+#include "sys/lifeline.h"
 #include "train/driver.h"
 #include "train/func.h"
 #include "train/session.h"
@@ -99,7 +100,10 @@ void manta_release(void)
 
 bool manta_serving(void)
 {
-  return getenv(MANTA__ROLE_ENV) != NULL;
+  if (!getenv(MANTA__ROLE_ENV))
+    return false;
+  manta__lifeline_hang_on(MANTA__ROLE_LIFELINE_FD, NULL); // if not, serving will say so
+  return true;
 }
 
 manta_status manta_serve(char *const argv[], const manta_fork_hooks *hooks, manta_error *err)

@@ -38,7 +38,7 @@ struct worker *agent_worker_of_pid(struct agent *a, pid_t pid)
   return NULL;
 }
 
-// --- messages -----------------------------------------------------------------------------------
+// --- messages ------------------------------------------------------------------------------------
 
 static void forward(struct worker *w, const struct manta__msg *m)
 {
@@ -97,7 +97,7 @@ static void on_end(struct link *l)
     w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_silent, w);
 }
 
-// --- birth --------------------------------------------------------------------------------------
+// --- birth ---------------------------------------------------------------------------------------
 
 struct birth {
   int sock[2], life[2], out[2], ring;
@@ -209,7 +209,7 @@ void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error)
     kill(pid, SIGKILL); // it was to be killed before it was born
 }
 
-// --- death --------------------------------------------------------------------------------------
+// --- death ---------------------------------------------------------------------------------------
 
 static void on_status_late(uv_timer_t *t)
 {
@@ -316,8 +316,13 @@ void agent_worker_kill(struct worker *w, const char *cause)
     snprintf(w->cause, sizeof w->cause, "%s", cause);
   if (w->state == WORKER_RUNNING)
     explain_loss(w, -1);
+  if (w->pid == 0) { // its zygote may be busy for seconds yet: what it forks for us is killed then
+    agent_timer_stop(&w->last_words);
+    w->last_words = agent_timer(w->group->agent, 0, 0, on_status_late, w);
+    return;
+  }
   // Closing the lifeline would do, but a signal to the group also meets its children.
-  if (w->pid > 0 && kill(-w->pid, SIGKILL) < 0)
+  if (kill(-w->pid, SIGKILL) < 0)
     kill(w->pid, SIGKILL);
 }
 
@@ -333,7 +338,7 @@ void agent_worker_ask_exit(struct worker *w)
   if (w->exit_asked || w->state == WORKER_GONE)
     return;
   w->exit_asked = true;
-  if (w->state == WORKER_RUNNING) {
+  if (w->state == WORKER_RUNNING || w->pid == 0) {
     agent_worker_kill(w, "the run was ended");
     return;
   }

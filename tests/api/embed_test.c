@@ -5,6 +5,7 @@
  */
 #include <signal.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <manta/embed.h>
@@ -12,7 +13,9 @@
 #include "scratch.h"
 #include "test.h"
 
-#define CODE "serve-workers" /* what our zygote is told to do */
+#define CODE   "serve-workers" /* what our zygote is told to do */
+#define SLOW   "serve-late"    /* … or after LATE_S seconds, as if it had much to import */
+#define LATE_S 60
 
 static int befores, parents, children; // calls of the hooks, in this process
 
@@ -189,6 +192,29 @@ static void a_run_can_be_a_mere_call(void **state)
   manta_trainer_destroy(t);
 }
 
+// Nobody waits for a program that is not ready yet: neither the end of a run nor that of the driver.
+static void an_unborn_worker_can_be_ended(void **state)
+{
+  static const char *const slow[] = {"interpreter", SLOW, NULL};
+  manta_program p = {sizeof p, slow, NULL};
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  manta_trainer *t;
+  manta_run *r;
+  time_t began = time(NULL);
+  c.workers = 2;
+  c.quiet = true;
+  c.program = &p;
+  assert_ok(manta_trainer_create(&t, &c, &err), &err);
+  assert_ok(manta_run_start(&r, t, probe, NULL, &err), &err);
+  assert_status(manta_run_next(r, 0.2, NULL, &err), MANTA_ETIMEDOUT);
+  manta_trainer_cancel(t);
+  assert_status(manta_run_next(r, LATE_S / 2, NULL, &err), MANTA_ECANCELED);
+  manta_run_close(r);
+  manta_trainer_destroy(t); // takes the agent along, and the agent its zygote
+  assert_true(time(NULL) - began < LATE_S / 2);
+}
+
 static void wrong_use_is_refused(void **state)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -221,8 +247,11 @@ static int serve(int argc, char **line)
 {
   static const manta_fork_hooks hooks = {before, parent, child};
   manta_error err = MANTA_ERROR_INIT;
-  if (argc != 2 || strcmp(line[0], "interpreter") != 0 || strcmp(line[1], CODE) != 0)
+  bool late = argc == 2 && !strcmp(line[1], SLOW);
+  if (argc != 2 || strcmp(line[0], "interpreter") != 0 || (!late && strcmp(line[1], CODE) != 0))
     return 3;
+  if (late)
+    sleep(LATE_S);
   return manta_serve(line, &hooks, &err) < 0;
 }
 
@@ -234,6 +263,7 @@ int main(int argc, char **line)
       cmocka_unit_test(a_failure_may_say_more_than_its_message),
       cmocka_unit_test(a_refusal_is_not_tried_again),
       cmocka_unit_test(a_run_can_be_a_mere_call),
+      cmocka_unit_test(an_unborn_worker_can_be_ended),
       cmocka_unit_test(wrong_use_is_refused),
   };
   manta_error err = MANTA_ERROR_INIT;
