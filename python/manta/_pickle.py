@@ -9,8 +9,8 @@ from typing import Any
 
 
 def dumps(o: Any, name: str, function: Any = None) -> bytes:
-    """The pickle of `o`; where that fails, a TypeError that names what stands in the way. `function`
-    is the user's own inside of `o`."""
+    """The pickle of `o`; where that fails, a TypeError that names what stands in the way.
+    `function` is the user's own inside of `o`."""
     import cloudpickle
     try:
         return cloudpickle.dumps(o)

@@ -280,7 +280,8 @@ void manta__run_finish(manta_run *r);
 /* --- rundir.c --- */
 
 /* Makes the run's directory, or adopts that of the run that is resumed, by `resume` or by
- * MANTA_RESUME; *attempt: the first one to make. A finished run is only read again: r->over then. */
+ * MANTA_RESUME; *attempt: the first one to make. A finished run is only read again: r->over then.
+ */
 manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *resume,
                                   uint32_t *attempt, manta_error *err);
 

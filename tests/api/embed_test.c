@@ -192,7 +192,7 @@ static void a_run_can_be_a_mere_call(void **state)
   manta_trainer_destroy(t);
 }
 
-// Nobody waits for a program that is not ready yet: neither the end of a run nor that of the driver.
+// Nobody waits for a program that is not ready: neither the end of a run nor that of the driver.
 static void an_unborn_worker_can_be_ended(void **state)
 {
   static const char *const slow[] = {"interpreter", SLOW, NULL};

@@ -64,5 +64,5 @@ def _named(name: str | None) -> BackendConfig:
         return TorchConfig()
     if name in ("tensorflow", "horovod"):
         raise ValueError(f"backend {name!r} is not part of this version; there are: 'torch', None")
-    raise ValueError(f"unknown backend {name!r}; there are: 'auto', 'torch' (= 'pytorch'), None, or "
-                     f"a BackendConfig")
+    raise ValueError(f"unknown backend {name!r}; there are: 'auto', 'torch' (= 'pytorch'), None, "
+                     f"or a BackendConfig")

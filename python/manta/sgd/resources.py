@@ -49,7 +49,7 @@ def _one_figure(what: str, given: dict[str, float | None]) -> float:
     said = {name: value for name, value in given.items() if value is not None}
     if len(set(said.values())) > 1:
         words = " and ".join(f"{name}={value}" for name, value in said.items())
-        raise ValueError(f"{words} contradict each other: they both say how many {what} a worker has")
+        raise ValueError(f"{words} contradict each other: both say how many {what} a worker has")
     for name, value in said.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise ValueError(f"{name} must be a number >= 0, not {value!r}")

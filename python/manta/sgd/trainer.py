@@ -71,7 +71,7 @@ class Trainer:
         self._logdir = self._trainer.logdir()
         self._finalizer = weakref.finalize(self, _manta.Trainer.close, self._trainer)
 
-    # --- workers ------------------------------------------------------------------------------------
+    # --- workers ----------------------------------------------------------------------------------
 
     def start(self, initialization_hook: Any = None, args: Sequence[Any] = (),
               kwargs: dict[str, Any] | None = None) -> None:
@@ -157,7 +157,7 @@ class Trainer:
     def __str__(self) -> str:
         return self._trainer.table().rstrip("\n")
 
-    # --- runs ---------------------------------------------------------------------------------------
+    # --- runs -------------------------------------------------------------------------------------
 
     def run(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,
             callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
@@ -232,7 +232,7 @@ class Trainer:
             sys.stdout.write("".join(lines))
             sys.stdout.flush()
 
-    # --- a run that broke off -----------------------------------------------------------------------
+    # --- a run that broke off ---------------------------------------------------------------------
 
     def _write_record(self, directory: str) -> None:
         Path(directory, _RECORD).write_text(json.dumps(self._record, default=repr) + "\n")
@@ -253,7 +253,7 @@ class Trainer:
         trainer._resume = str(path)
         return trainer
 
-    # --- what a run leaves --------------------------------------------------------------------------
+    # --- what a run leaves ------------------------------------------------------------------------
 
     @property
     def logdir(self) -> Path:

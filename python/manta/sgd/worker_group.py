@@ -51,7 +51,7 @@ class WorkerGroup(Sequence[Worker]):
         else:
             self._trainer.start()
 
-    # --- as a list ----------------------------------------------------------------------------------
+    # --- as a list --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return self._trainer.num_workers
@@ -69,7 +69,7 @@ class WorkerGroup(Sequence[Worker]):
     def __iter__(self) -> Iterator[Worker]:
         return (Worker(self, r) for r in range(len(self)))
 
-    # --- calls --------------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def _bind(self, function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
         return (_job.on_instance, function) if self._has_class else (function,)
