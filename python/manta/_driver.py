@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 from manta import _manta
 
@@ -37,9 +40,22 @@ def program(framework: str) -> Program:
     home = str(Path(__file__).absolute().parent.parent)
     code = f"import sys; sys.path.append({home!r}); from manta._zygote import main; main()"
     env = list(_ONE_THREAD)
-    if cure := _manta.amx_cure():
+    if framework != "none" and (cure := _manta.amx_cure()):
         env.append(cure)
+        _tell_cure(cure)
     return [sys.executable, *flags, "-P", "-c", code, framework], env
+
+
+_told_cure = False
+
+
+def _tell_cure(cure: str) -> None:
+    """Once, and not to those who have set it themselves."""
+    global _told_cure
+    if not _told_cure and cure.split("=")[0] not in os.environ:
+        _told_cure = True
+        print(f"manta: this CPU misreports AMX, on which bf16 work dies: workers get {cure} "
+              f"(`manta doctor` explains)", file=sys.stderr)
 
 
 def prestart(framework: str | None = None, threads: int = 0) -> None:
@@ -63,14 +79,21 @@ def threads_of(cpus: float | None) -> int:
     return max(1, int(cpus or 1))
 
 
-def init(num_cpus: int | None = None, num_gpus: int | None = None,
+trainers: weakref.WeakSet[Any] = weakref.WeakSet()  # that were not closed
+
+
+def init(num_cpus: float | None = None, num_gpus: float | None = None,
          resources: dict[str, float] | None = None) -> None:
-    """Declares what this host has to give to workers, whatever it really has."""
+    """Declares what this host has to give to workers, whatever it really has. Before the first
+    trainer."""
+    if trainers:
+        raise RuntimeError("manta.init() must come before the first trainer")
+    _manta.release()  # an agent that was started ahead has counted already
     for name, value in (("MANTA_NUM_CPUS", num_cpus), ("MANTA_NUM_GPUS", num_gpus)):
         if value is not None:
             os.environ[name] = str(value)
     if resources is not None:
-        os.environ["MANTA_RESOURCES"] = ",".join(f"{k}={v}" for k, v in resources.items())
+        os.environ["MANTA_RESOURCES"] = json.dumps(resources)
 
 
 def shutdown() -> None:

@@ -37,7 +37,11 @@ class Job:
     def pack(self, name: str) -> bytes:
         """The payload of a run. `name` is what the function is called in messages."""
         header = {"path": list(sys.path), "argv": list(sys.argv)}
-        return pickle.dumps((header, _pickle.dumps(self, name, self.function)))
+        parts = {name: self.function, "the config": self.args[0] if len(self.args) == 1 else None,
+                 "an argument": self.args, "a named argument": self.kwargs,
+                 "the checkpoint": self.checkpoint, "the initialization hook": self.setting.hook,
+                 "the backend": self.setting.backend}
+        return pickle.dumps((header, _pickle.dumps(self, parts)))
 
     def __call__(self) -> Any:
         from manta import _worker

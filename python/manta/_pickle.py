@@ -8,14 +8,17 @@ import inspect
 from typing import Any
 
 
-def dumps(o: Any, name: str, function: Any = None) -> bytes:
-    """The pickle of `o`; where that fails, a TypeError that names what stands in the way.
-    `function` is the user's own inside of `o`."""
+def dumps(o: Any, parts: dict[str, Any]) -> bytes:
+    """The pickle of `o`; where that fails, a TypeError that names what stands in the way. parts:
+    what `o` is made of, by the names that the user knows."""
     import cloudpickle
     try:
         return cloudpickle.dumps(o)
     except Exception as e:
-        raise TypeError(_blame(function if function is not None else o, name, e)) from e
+        for name, part in parts.items():
+            if not _is_fine(part):
+                raise TypeError(_blame(part, name, e)) from e
+        raise
 
 
 def _is_fine(o: Any) -> bool:

@@ -67,6 +67,7 @@ class Trainer:
             max_retries=_retries(max_retries), retry_errors=bool(retry_exceptions),
             step_timeout=_seconds("step_timeout", step_timeout), threads_per_worker=threads,
             pin=pin, show_all_output=show_all_output, quiet=quiet, program=program, **figures)
+        _driver.trainers.add(self)
         self._quiet = quiet
         self._logdir = self._trainer.logdir()
         self._finalizer = weakref.finalize(self, _manta.Trainer.close, self._trainer)
@@ -91,9 +92,11 @@ class Trainer:
     def _tell_started(self) -> None:
         if not self._started:
             self._started = True
-            hooks = self._backend.backend_cls()
-            if type(hooks).on_start is not _backend.Backend.on_start:
-                hooks.on_start(WorkerGroup(trainer=self), self._backend)
+            self._backend.backend_cls().on_start(WorkerGroup.of(self), self._backend)
+
+    def _has_hooks(self) -> bool:
+        """Whether the backend wants to know when the workers are there."""
+        return self._backend.backend_cls.on_start is not _backend.Backend.on_start
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Between runs: on all workers, a list by rank."""
@@ -142,9 +145,7 @@ class Trainer:
         """Ends the workers. Idempotent; a later run starts new ones."""
         if self._started:
             self._started = False
-            hooks = self._backend.backend_cls()
-            if type(hooks).on_shutdown is not _backend.Backend.on_shutdown:
-                hooks.on_shutdown(WorkerGroup(trainer=self), self._backend)
+            self._backend.backend_cls().on_shutdown(WorkerGroup.of(self), self._backend)
         self._has_instance = False
         self._trainer.shutdown()
 
@@ -206,6 +207,8 @@ class Trainer:
             options |= strategy.options()
         workers = 0 if num_workers is None else _resources.worker_range(num_workers)[0]
         payload = self._job(function, config, checkpoint).pack(_name_of(function))
+        if self._has_hooks() and not self._started:
+            self.start()
         every = self._callbacks + list(callbacks or [])
         run = Run(lambda: self._trainer.run(payload, config, workers=workers, output=self._show,
                                             strict_reports=self._strict_reports,

@@ -51,6 +51,13 @@ class WorkerGroup(Sequence[Worker]):
         else:
             self._trainer.start()
 
+    @classmethod
+    def of(cls, trainer: Trainer) -> WorkerGroup:
+        """The workers of a trainer that has started."""
+        group = cls.__new__(cls)
+        group._own, group._trainer, group._has_class = False, trainer, trainer._has_instance
+        return group
+
     # --- as a list --------------------------------------------------------------------------------
 
     def __len__(self) -> int:
