@@ -45,11 +45,15 @@ MANTA_API manta_status manta_prestart(const manta_program *p, int threads, manta
 MANTA_API void manta_release(void);
 
 /* What surrounds a fork in the program: in the process that forks before and after it, and in the
- * new worker. Each may be NULL. */
+ * new worker. `idle` is called once, in the process that forks, when nobody has asked for a worker
+ * for idle_s seconds: the time to load what later workers may want, while the first ones could not
+ * wait for it. Each may be NULL. */
 typedef struct manta_fork_hooks {
   void (*before)(void);
   void (*parent)(void);
   void (*child)(void);
+  void (*idle)(void);
+  double idle_s;
 } manta_fork_hooks;
 
 /* Whether this process was started as a program, so that manta_serve is to be called when it is

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define IDLE_S 3.0 /* long enough for the first workers to be past their imports */
+
 extern char **environ;
 
 PyObject *mpy_error;
@@ -191,10 +193,19 @@ static void after_fork_in_child(void)
   Py_DecRef(done);
 }
 
+static void when_idle(void)
+{
+  PyObject *idle = mpy_worker_function("idle");
+  PyObject *done = idle ? PyObject_CallFunctionObjArgs(idle, NULL) : NULL;
+  if (!done)
+    PyErr_Print();
+  Py_DecRef(done);
+}
+
 static PyObject *serve(PyObject *self, PyObject *argv)
 {
   static const manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent,
-                                         after_fork_in_child};
+                                         after_fork_in_child, when_idle, IDLE_S};
   manta_error err = MANTA_ERROR_INIT;
   const char **w = words(argv);
   if (!w)

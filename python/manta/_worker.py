@@ -8,7 +8,7 @@ import pickle
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from manta import _manta
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from manta._job import Job
 
 broken: BaseException | None = None  # why the framework could not be imported
+when_idle: Callable[[], None] | None = None  # what later workers want, in what forks them
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
 _hooked = False  # the trainer's hook has been called in this process
@@ -43,6 +44,14 @@ def born() -> None:
     blocks."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+def idle() -> None:
+    """In what forks workers, when nobody has wanted one for a while."""
+    from manta import _zygote
+    if when_idle is not None:
+        when_idle()
+        _zygote.settle()
 
 
 def take_environment() -> None:

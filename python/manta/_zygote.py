@@ -9,25 +9,34 @@ import gc
 import sys
 
 
-def warm_none() -> None:
-    import cloudpickle  # noqa: F401
-    import manta._worker  # noqa: F401
-
-
-def warm_torch() -> None:
-    """The first optimizer imports as much again as torch itself."""
-    warm_none()
+def load_torch() -> None:
     import torch
     import torch.distributed
     import torch.nn.parallel
     import torch.utils.data  # noqa: F401
 
     torch.set_num_threads(1)
+
+
+def warm_torch() -> None:
+    """The first step of the first optimizer imports as much again as torch itself. The first
+    workers do that at the same time, each for itself; later ones find it done."""
+    import torch
+
     model = torch.nn.Linear(1, 1)
-    torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.step()
 
 
-WARM = {"none": warm_none, "torch": warm_torch}
+LOAD = {"none": lambda: None, "torch": load_torch}
+WARM = {"none": lambda: None, "torch": warm_torch}
+
+
+def settle() -> None:
+    """A garbage collection in a worker would touch, and so copy, every page: what is there now is
+    left out of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> None:
@@ -35,10 +44,13 @@ def main() -> None:
     from manta import _manta, _worker
     if not _manta.serving():
         sys.exit("manta._zygote is started by manta, not by hand")
+    framework = sys.argv[1]
     try:
-        WARM[sys.argv[1]]()
+        import cloudpickle  # noqa: F401
+        LOAD[framework]()
     except Exception as e:
         _worker.broken = e  # a worker says so, where somebody reads it
-    gc.collect()
-    gc.freeze()  # a collection would touch, and so copy, every page
+    else:
+        _worker.when_idle = WARM[framework]
+    settle()
     _manta.serve(sys.orig_argv)

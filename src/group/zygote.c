@@ -25,6 +25,7 @@ struct zygote {
   int lifeline;
   char *const *argv;
   const struct manta__job_ops *ops;
+  int64_t idle_ns; // when its idle hook is due; MANTA__NEVER: it was called
 };
 
 // An eventfd, written by a handler. Not a signalfd: a library's thread, whose mask is not ours,
@@ -151,6 +152,8 @@ static bool serve_messages(struct zygote *z)
   manta_error err = MANTA_ERROR_INIT;
   int rc;
   while ((rc = manta__conn_recv(z->conn, &m, &err)) == 1) {
+    if (z->idle_ns != MANTA__NEVER)
+      z->idle_ns = manta__deadline(z->ops->fork.idle_s);
     if (m.kind == MANTA__M_FORK && serve_fork(z, &m))
       return true;
     manta__msg_close(&m);
@@ -175,6 +178,7 @@ void manta__zygote_main(int conn, int lifeline, char *const argv[],
                         const struct manta__job_ops *ops)
 {
   struct zygote z = {.lifeline = lifeline, .argv = argv, .ops = ops};
+  z.idle_ns = ops->fork.idle ? manta__deadline(ops->fork.idle_s) : MANTA__NEVER;
   manta_error err = MANTA_ERROR_INIT;
   if (set_up(&z, conn, &err) < 0) {
     manta__error("zygote: %s", err.message);
@@ -182,8 +186,13 @@ void manta__zygote_main(int conn, int lifeline, char *const argv[],
   }
   for (;;) {
     struct pollfd p[2] = {{.fd = conn, .events = POLLIN}, {.fd = child_ended, .events = POLLIN}};
-    if (poll(p, 2, -1) < 0 && errno != EINTR)
+    int ready = poll(p, 2, manta__left_ms(z.idle_ns));
+    if (ready < 0 && errno != EINTR)
       _exit(70);
+    if (ready == 0 && manta__now() >= z.idle_ns) {
+      z.idle_ns = MANTA__NEVER;
+      ops->fork.idle();
+    }
     forward_exits(&z);
     if (serve_messages(&z))
       return;

@@ -17,7 +17,7 @@
 #define SLOW   "serve-late"    /* … or after LATE_S seconds, as if it had much to import */
 #define LATE_S 60
 
-static int befores, parents, children; // calls of the hooks, in this process
+static int befores, parents, children, idles; // calls of the hooks, in this process
 
 static void before(void)
 {
@@ -30,6 +30,10 @@ static void parent(void)
 static void child(void)
 {
   children++;
+}
+static void idle(void)
+{
+  idles++;
 }
 
 // --- in the workers ------------------------------------------------------------------------------
@@ -46,6 +50,7 @@ static manta_status probe(manta_session *s, manta_value *result, manta_error *er
   MANTA_TRY(manta_value_put_string(result, "ours", getenv("EMBED_OURS")));
   MANTA_TRY(manta_value_put_string(result, "both", getenv("EMBED_BOTH")));
   MANTA_TRY(manta_value_put_int(result, "zygote", getppid()));
+  MANTA_TRY(manta_value_put_int(result, "idles", idles));
   MANTA_TRY(manta_value_put_int(result, "befores", befores));
   MANTA_TRY(manta_value_put_int(result, "parents", parents));
   return manta_value_put_int(result, "children", children);
@@ -114,12 +119,13 @@ static void workers_are_forked_by_the_program(void **state)
   manta_trainer_destroy(t);
 }
 
-static int64_t zygote_of_a_run(manta_trainer *t)
+static int64_t zygote_of_a_run(manta_trainer *t, int64_t *idle_calls)
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_value results = {0};
   assert_ok(manta_trainer_run(t, probe, NULL, &results, &err), &err);
   int64_t pid = entry(&results, 0, "zygote");
+  *idle_calls = entry(&results, 0, "idles");
   assert_true(manta_value_as_bool(manta_value_get(manta_value_at(&results, 0), "none"), false));
   manta_value_fini(&results);
   return pid;
@@ -130,11 +136,14 @@ static void a_prestarted_program_outlives_its_trainers(void **state)
   manta_error err = MANTA_ERROR_INIT;
   assert_ok(manta_prestart(&program, 1, &err), &err);
   manta_trainer *t = make_trainer(1);
-  int64_t first = zygote_of_a_run(t);
+  int64_t idles_first, idles_later, first = zygote_of_a_run(t, &idles_first);
+  assert_int_equal(idles_first, 0);
   manta_trainer_destroy(t);
+  usleep(700000); // it has nothing to do, and uses the time
   assert_int_equal(kill((pid_t)first, 0), 0);
   t = make_trainer(1);
-  assert_int_equal(zygote_of_a_run(t), first);
+  assert_int_equal(zygote_of_a_run(t, &idles_later), first);
+  assert_int_equal(idles_later, 1);
   manta_trainer_destroy(t);
   manta_release();
   for (int i = 0; i < 500 && kill((pid_t)first, 0) == 0; i++)
@@ -245,7 +254,7 @@ static int tear_down(void **state)
 
 static int serve(int argc, char **line)
 {
-  static const manta_fork_hooks hooks = {before, parent, child};
+  static const manta_fork_hooks hooks = {before, parent, child, idle, 0.3};
   manta_error err = MANTA_ERROR_INIT;
   bool late = argc == 2 && !strcmp(line[1], SLOW);
   if (argc != 2 || strcmp(line[0], "interpreter") != 0 || (!late && strcmp(line[1], CODE) != 0))
