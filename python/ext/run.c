@@ -13,6 +13,7 @@ typedef struct {
   PyObject_HEAD manta_run *r; /* NULL: closed */
   PyObject *owner;            /* the trainer */
   PyObject *output;           /* called with (rank, text), or None */
+  PyObject *raised[3];        /* by it, Ctrl-C perhaps: raised again by the call it interrupted */
 } run;
 
 static manta_run *open_run(PyObject *self)
@@ -31,8 +32,9 @@ static void on_output(void *ctx, int rank, const char *text, size_t len)
   PyObject *s = PyUnicode_DecodeUTF8(text, (Py_ssize_t)len, "replace");
   PyObject *n = PyLong_FromLong(rank);
   PyObject *done = s && n ? PyObject_CallFunctionObjArgs(self->output, n, s, NULL) : NULL;
-  if (!done)
-    PyErr_WriteUnraisable(self->output);
+  if (!done && !self->raised[0])
+    PyErr_Fetch(&self->raised[0], &self->raised[1], &self->raised[2]);
+  PyErr_Clear();
   Py_DecRef(done);
   Py_DecRef(n);
   Py_DecRef(s);
@@ -52,6 +54,7 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
   Py_IncRef(owner);
   Py_IncRef(output);
   self->r = NULL;
+  self->raised[0] = self->raised[1] = self->raised[2] = NULL;
   self->owner = owner;
   self->output = output;
   manta_callbacks calls = {.ctx = self, .output = on_output};
@@ -105,8 +108,19 @@ static double now(void)
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-// 1: rows, 0: the end, else a failure; -1 with status 0: a signal handler raised.
-static int wait_rows(manta_run *r, double limit, manta_rows *rows, manta_error *err)
+static bool raise_again(run *self)
+{
+  PyObject **e = self->raised;
+  if (!e[0])
+    return false;
+  PyErr_Restore(e[0], e[1], e[2]);
+  e[0] = e[1] = e[2] = NULL;
+  return true;
+}
+
+// 1: rows, 0: the end, else a failure; -1 with status 0: a signal handler or the output's
+// callback raised.
+static int wait_rows(run *self, double limit, manta_rows *rows, manta_error *err)
 {
   double by = now() + limit;
   for (;;) {
@@ -114,9 +128,9 @@ static int wait_rows(manta_run *r, double limit, manta_rows *rows, manta_error *
     double slice = left < 0 ? 0 : left < LOOK_S ? left : LOOK_S;
     int rc;
     Py_BEGIN_ALLOW_THREADS;
-    rc = manta_run_next(r, slice, rows, err);
+    rc = manta_run_next(self->r, slice, rows, err);
     Py_END_ALLOW_THREADS;
-    if (PyErr_CheckSignals() < 0) {
+    if (raise_again(self) || PyErr_CheckSignals() < 0) {
       err->status = MANTA_OK;
       return -1;
     }
@@ -134,7 +148,7 @@ static PyObject *next(PyObject *self, PyObject *args)
   manta_run *r = open_run(self);
   if (!r || !PyArg_ParseTuple(args, "|d", &limit))
     return NULL;
-  int rc = wait_rows(r, limit, &rows, &err);
+  int rc = wait_rows((run *)self, limit, &rows, &err);
   if (rc == 1)
     return rows_to_python(&rows);
   if (rc < 0)
@@ -151,7 +165,7 @@ static PyObject *drain(PyObject *self, PyObject *none)
   manta_run *r = open_run(self);
   int rc = 1;
   while (r && rc == 1)
-    rc = wait_rows(r, -1, &rows, &err);
+    rc = wait_rows((run *)self, -1, &rows, &err);
   if (!r || (rc < 0 && err.status == MANTA_OK))
     return NULL;
   if (rc < 0)
@@ -202,6 +216,8 @@ static void dealloc(PyObject *self)
   close_run(it);
   Py_DecRef(it->owner);
   Py_DecRef(it->output);
+  for (int i = 0; i < 3; i++)
+    Py_DecRef(it->raised[i]);
   PyObject_Free(self);
   Py_DecRef((PyObject *)type);
 }

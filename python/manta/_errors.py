@@ -26,7 +26,7 @@ class TrainingFailed(RuntimeError):
     """A train function ended in a way that has no type of its own here."""
 
 
-def raise_remote(e: _manta.Error, log: str) -> NoReturn:
+def raise_remote(e: Any, log: str) -> NoReturn:
     """Raises what the error of a run stands for."""
     detail = getattr(e, "detail", None)
     if not isinstance(detail, dict) or "traceback" not in detail:

@@ -557,6 +557,17 @@ def test_output_of_rank_0_comes_through_sys_stdout(two: Trainer,
     assert capsys.readouterr().out == "(rank 0) word of 0\n"
 
 
+def test_ctrl_c_while_output_is_shown_is_not_lost(tmp_path: Path) -> None:
+    def interrupt(rank: int, text: str) -> None:
+        raise KeyboardInterrupt
+
+    t = Trainer(backend=None, logdir=tmp_path)
+    t._show = interrupt  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        t.run(lambda: [print("word"), time.sleep(30)])
+    assert "idle" not in str(t)  # its workers are gone
+
+
 def test_a_table_of_the_workers(two: Trainer) -> None:
     pids = two.run(os.getpid)
     assert all(str(pid) in str(two) for pid in pids)

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, NoReturn
 
 from manta import _manta
 from manta._errors import raise_remote
@@ -36,22 +36,20 @@ class Run:
         self._trainer = trainer
         self._caller = Caller(callbacks)
         self._told = not callbacks  # of the end
+        self._notices = Notices(trainer)
         self._run = start()
         self.directory = trainer.run_dir()
 
     def begin(self, config: dict[str, Any], workers: int) -> None:
+        self._notices.begin()
         self._caller.start(logdir=self.directory, config=config, num_workers=workers)
 
     def next(self) -> Reports | None:
         """The next iteration, or None at the end; raises what ended the run."""
         try:
             item = self._run.next()
-        except Exception as e:
-            self.finish(error=True)
-            self._raise(e)
-        except BaseException:
-            self.finish(error=True)
-            raise
+        except BaseException as e:
+            self._fail(e)
         if item is None:
             self.finish(error=False)
             return None
@@ -74,17 +72,20 @@ class Run:
             return
         try:
             self._run.drain()
-        except Exception as e:
-            self._raise(e)
+        except BaseException as e:
+            self._fail(e)
 
-    def _raise(self, e: Exception) -> None:
-        rank = getattr(e, "rank", -1)
-        log = Path(self.directory, "logs", f"rank-{rank}.log")
+    def _fail(self, e: BaseException) -> NoReturn:
+        self.finish(error=True)
+        if isinstance(e, _manta.Preempted):
+            print(f"manta: {e}", file=sys.stderr)
+            e.code = EXIT_PREEMPTED
         if isinstance(e, _manta.WorkerLost):
             self._trainer.shutdown()
-        if hasattr(e, "status"):
-            raise_remote(e, str(log) if self.directory and log.exists() else "")
-        raise e
+        if not hasattr(e, "detail"):
+            raise e
+        log = Path(self.directory, "logs", f"rank-{e.rank}.log")
+        raise_remote(e, str(log) if self.directory and log.exists() else "")
 
     def finish(self, error: bool) -> None:
         if not self._told:
@@ -99,6 +100,7 @@ class Run:
 
     def close(self) -> None:
         self._run.close()
+        self._notices.end()
         self.finish(error=True)
 
 
@@ -162,7 +164,7 @@ class Notices:
         self._trainer = trainer
         self._before: Any = None
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
         if threading.current_thread() is threading.main_thread() and signal.getsignal(
                 signal.SIGTERM) is signal.SIG_DFL:
             self._before = signal.signal(signal.SIGTERM, self._on_term)
@@ -171,9 +173,7 @@ class Notices:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._trainer.notice()
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    def end(self) -> None:
         if self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
-        if isinstance(error, _manta.Preempted):
-            print(f"manta: {error}", file=sys.stderr)
-            error.code = EXIT_PREEMPTED
+            self._before = None

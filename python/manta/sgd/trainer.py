@@ -13,7 +13,7 @@ from typing import Any, Callable, NoReturn, Sequence
 from manta import _driver, _job, _manta
 from manta.sgd import backend as _backend
 from manta.sgd import resources as _resources
-from manta.sgd.run import Notices, Run, RunIterator
+from manta.sgd.run import Run, RunIterator
 from manta.sgd.strategy import CheckpointStrategy
 from manta.sgd.worker_group import WorkerGroup
 
@@ -168,8 +168,7 @@ class Trainer:
         run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
                           num_workers)
         try:
-            with Notices(self._trainer):
-                run.drain()
+            run.drain()
             return run.results() or []
         except KeyboardInterrupt:
             run.close()
