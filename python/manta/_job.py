@@ -60,6 +60,7 @@ class Job:
         finally:
             backend.leave(config, error)
             del error
+            _worker.let_go()
 
 
 # --- calls between runs ---------------------------------------------------------------------------

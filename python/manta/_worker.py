@@ -86,6 +86,13 @@ def prepare(new: Job) -> None:
         new.setting.hook()
 
 
+def let_go() -> None:
+    """After a train function: what it prepared for torch is forgotten, so that the memory goes and
+    the next one finds nothing set."""
+    if registry := sys.modules.get("manta._torch.registry"):
+        registry.clear()
+
+
 # --- failures -------------------------------------------------------------------------------------
 
 
