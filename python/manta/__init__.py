@@ -25,9 +25,9 @@ from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted,
 
 __version__ = version()
 __all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost",
-           "init", "prestart", "sgd", "shutdown"]
+           "init", "prestart", "sgd", "shutdown", "train"]
 
-_SUBMODULES = {"sgd"}
+_SUBMODULES = {"sgd", "train"}
 _FUNCTIONS = {"init", "prestart", "shutdown"}  # of manta._driver
 
 

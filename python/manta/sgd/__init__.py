@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trainer, and what a train function calls."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from manta.sgd.backend import Backend, BackendConfig
 from manta.sgd.callbacks import PrintCallback, SGDCallback, TrainingCallback
 from manta.sgd.session import (SessionError, heartbeat, in_worker, load_checkpoint, local_rank,
@@ -11,7 +16,35 @@ from manta.sgd.torch_backend import TorchConfig
 from manta.sgd.trainer import Trainer
 from manta.sgd.worker_group import WorkerGroup
 
+if TYPE_CHECKING:
+    from manta._torch.device import get_device as get_device
+    from manta._torch.loader import prepare_data_loader as prepare_data_loader
+    from manta._torch.prepare import accelerate as accelerate
+    from manta._torch.prepare import backward as backward
+    from manta._torch.prepare import prepare_model as prepare_model
+    from manta._torch.prepare import prepare_optimizer as prepare_optimizer
+    from manta._torch.prepare import unscale as unscale
+    from manta._torch.seed import enable_reproducibility as enable_reproducibility
+    from manta._torch.seed import rng_state as rng_state
+    from manta._torch.seed import set_rng_state as set_rng_state
+
 __all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "PrintCallback", "SGDCallback",
            "SessionError", "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup",
            "heartbeat", "in_worker", "load_checkpoint", "local_rank", "local_world_size",
            "node_rank", "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
+
+# Not in __all__: to import these is to import torch. Each with its module in manta._torch.
+_ON_TORCH = {"accelerate": "prepare", "backward": "prepare", "enable_reproducibility": "seed",
+             "get_device": "device", "prepare_data_loader": "loader", "prepare_model": "prepare",
+             "prepare_optimizer": "prepare", "rng_state": "seed", "set_rng_state": "seed",
+             "unscale": "prepare"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_TORCH:
+        return getattr(importlib.import_module(f"manta._torch.{_ON_TORCH[name]}"), name)
+    raise AttributeError(f"module 'manta.sgd' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_TORCH})

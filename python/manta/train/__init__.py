@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of Ray Train."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_SUBMODULES = {"torch"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"manta.train.{name}")
+    raise AttributeError(f"module 'manta.train' has no attribute {name!r}")

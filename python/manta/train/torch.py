@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a train function on PyTorch calls, by the names of Ray Train."""
+
+from manta._torch.device import get_device
+from manta._torch.loader import prepare_data_loader
+from manta._torch.prepare import accelerate, backward, prepare_model, prepare_optimizer, unscale
+from manta._torch.seed import enable_reproducibility, rng_state, set_rng_state
+from manta.sgd.torch_backend import TorchConfig
+
+__all__ = ["TorchConfig", "accelerate", "backward", "enable_reproducibility", "get_device",
+           "prepare_data_loader", "prepare_model", "prepare_optimizer", "rng_state",
+           "set_rng_state", "unscale"]
