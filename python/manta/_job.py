@@ -53,6 +53,9 @@ class Job:
         error: BaseException | None = None
         backend.enter(config)
         try:
+            if self.auto:
+                from manta._torch import auto
+                auto.begin()
             return self.function(*self.args, **self.kwargs)
         except BaseException as e:
             error = e

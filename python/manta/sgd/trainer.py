@@ -200,6 +200,9 @@ class Trainer:
         if dataset is not None:
             raise ValueError("dataset: this version has no manta.data yet; read the data in the "
                              "train function")
+        if isinstance(checkpoint, str) and checkpoint == "auto" and (
+                self._backend.framework != "torch"):
+            raise ValueError('checkpoint="auto" needs the torch backend')
         config = self._config if config is None else _checked_config(config)
         options = _checkpoint_options(checkpoint)
         if strategy is not None:
