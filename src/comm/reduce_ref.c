@@ -208,10 +208,10 @@ static union node mean(union node sum, int n, enum family family, size_t bytes)
   }
 }
 
+/* v: room for n, of the caller: AddressSanitizer marks the whole of an array that comes to life. */
 static void reduce_one(void *out, const void *const *in, int n, size_t i, manta_dtype type,
-                       manta_op op)
+                       manta_op op, union node *v)
 {
-  union node v[MANTA__REDUCE_MAX];
   enum family family = family_of(type);
   for (int k = 0; k < n; k++)
     v[k] = load(in[k], i, type);
@@ -229,6 +229,7 @@ void manta__reduce_ref(void *out, const void *const *in, int n, size_t count, ma
     memmove(out, in[0], count * manta_dtype_bytes(type));
     return;
   }
+  union node v[MANTA__REDUCE_MAX];
   for (size_t i = 0; i < count; i++)
-    reduce_one(out, in, n, i, type, op);
+    reduce_one(out, in, n, i, type, op, v);
 }

@@ -4,6 +4,7 @@
  */
 #include "hosts.h"
 
+#include "bits.h"
 #include "comm/reduce.h"
 
 #define LIMIT_S 60
@@ -45,21 +46,40 @@ static void fill(uint8_t *p, int rank, size_t from, size_t count, manta_dtype ty
   size_t size = manta_dtype_bytes(type);
   for (size_t i = 0; i < count; i++) {
     uint64_t bits = bits_of(rank, from + i, type);
-    memcpy(p + i * size, &bits, size);
+    put_bits(p + i * size, bits, size);
+  }
+}
+
+// What all ranks hold of [from, from + count); the operations of a type follow one another.
+static void inputs(const void *in[], int n, size_t from, size_t count, manta_dtype type)
+{
+  static uint8_t *mem[NETS_MAX];
+  static struct {
+    int n;
+    size_t from, count;
+    manta_dtype type;
+  } last;
+  bool there = n <= last.n && from == last.from && count <= last.count && type == last.type;
+  for (int r = 0; r < n; r++) {
+    if (!mem[r])
+      mem[r] = malloc(ROOM);
+    if (!there)
+      fill(mem[r], r, from, count, type);
+    in[r] = mem[r];
+  }
+  if (!there) {
+    last.n = n;
+    last.from = from;
+    last.count = count;
+    last.type = type;
   }
 }
 
 // The op over all ranks of [from, from + count), as one host would make it.
 static void truth(uint8_t *out, int n, size_t from, size_t count, manta_dtype type, manta_op op)
 {
-  static uint8_t *mem[NETS_MAX];
   const void *in[NETS_MAX];
-  for (int r = 0; r < n; r++) {
-    if (!mem[r])
-      mem[r] = malloc(ROOM);
-    fill(mem[r], r, from, count, type);
-    in[r] = mem[r];
-  }
+  inputs(in, n, from, count, type);
   manta__reduce(out, in, n, count, type, op);
 }
 
@@ -108,7 +128,7 @@ static int every_type(struct rig *g, int rank, int n, struct board *board)
   struct bufs b = make_bufs(ROOM);
   for (int type = 0; type < MANTA_DTYPE_COUNT; type++)
     for (int op = 0; op <= MANTA_MAX; op++)
-      for (size_t k = 0; k < LENGTH(counts); k++) {
+      for (size_t k = LENGTH(counts); k-- > 0;) { // the largest first: it makes the others' inputs
         if (!manta__reduce_valid((manta_dtype)type, (manta_op)op))
           continue;
         if (counts[k] > 9001 && op > MANTA_MEAN && type != MANTA_F32)

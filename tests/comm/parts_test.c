@@ -3,6 +3,7 @@
  * A reduction in parts, as hosts make it, gives the bits of the reduction at once: every way to
  * cut up to 9 inputs (17 for some types) into contiguous hosts, and random ways for more.
  */
+#include "bits.h"
 #include "comm/reduce.h"
 #include "test.h"
 
@@ -52,7 +53,7 @@ static void fill(struct bed *b, int n, size_t count, manta_dtype type)
     unsigned char *p = b->in[i] + i % 3; // at any alignment
     for (size_t k = 0; k < count; k++) {
       uint64_t bits = bits_of(type);
-      memcpy(p + k * size, &bits, size);
+      put_bits(p + k * size, bits, size);
     }
     b->ptr[i] = p;
   }

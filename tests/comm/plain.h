@@ -6,6 +6,7 @@
 #ifndef MANTA_TEST_PLAIN_H
 #define MANTA_TEST_PLAIN_H
 
+#include "bits.h"
 #include "comm/reduce.h"
 #include "ranks.h"
 
@@ -100,7 +101,7 @@ static inline void plain_data(uint8_t *to, const struct plain *p, int r, size_t 
     if (i % per == 0)
       word = plain_mix(key + i / per);
     uint64_t bits = plain_tame(word >> 8 * size * (i % per), p->type);
-    memcpy(to, &bits, size);
+    put_bits(to, bits, size);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bits.h"
 #include "comm/reduce.h"
 #include "comm/reduce_isa.h"
 #include "test.h"
@@ -103,7 +104,7 @@ static void fill(unsigned char *p, size_t count, manta_dtype type)
   size_t size = manta_dtype_bytes(type);
   for (size_t i = 0; i < count; i++) {
     uint64_t bits = random_bits(type);
-    memcpy(p + i * size, &bits, size);
+    put_bits(p + i * size, bits, size);
   }
 }
 

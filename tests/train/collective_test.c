@@ -63,33 +63,49 @@ static manta_status train_step(manta_session *s, struct model *m, int64_t step, 
   return step % 5 == 0 ? manta_session_save(s, &state, err) : MANTA_OK;
 }
 
-static manta_status sharing(manta_session *s, manta_value *result, manta_error *err)
+static manta_status load(manta_session *s, struct model *m, manta_error *err)
 {
-  manta_comm *comm = manta_session_comm(s);
-  struct model m = {.w = calloc(WEIGHTS, 4)};
   manta_checkpoint *c;
-  board_open();
-  board->pid[manta_session_rank(s)] = getpid();
-  if (manta_session_config_bool(s, "heap", false))
-    MANTA_TRY(manta_shm_alloc(comm, WEIGHTS * 4, (void **)&m.g, err));
-  else
-    m.g = calloc(WEIGHTS, 4);
-  if (manta_session_config_int(s, "bucket", 0) > 0)
-    MANTA_TRY(make_ddp(s, &m, err));
   MANTA_TRY(manta_session_load(s, &c, err));
-  if (c)
-    MANTA_TRY(manta_checkpoint_copy(c, "w", m.w, WEIGHTS * 4, err));
+  manta_status st = c ? manta_checkpoint_copy(c, "w", m->w, WEIGHTS * 4, err) : MANTA_OK;
   manta_checkpoint_close(c);
+  return st;
+}
+
+static manta_status train(manta_session *s, struct model *m, manta_error *err)
+{
+  if (manta_session_config_int(s, "bucket", 0) > 0)
+    MANTA_TRY(make_ddp(s, m, err));
+  MANTA_TRY(load(s, m, err));
   for (int64_t step = manta_session_iteration(s) + 1; step <= 40; step++) {
     if (manta_session_rank(s) == manta_session_config_int(s, "victim", -1) &&
         manta_session_attempt(s) == 0 && step == 23) {
       board->fired++;
       raise(SIGKILL);
     }
-    MANTA_TRY(train_step(s, &m, step, err));
+    MANTA_TRY(train_step(s, m, step, err));
   }
+  return MANTA_OK;
+}
+
+// Survivors come here again: what a failed attempt took is given back.
+static manta_status sharing(manta_session *s, manta_value *result, manta_error *err)
+{
+  bool heap = manta_session_config_bool(s, "heap", false);
+  struct model m = {0};
+  board_open();
+  board->pid[manta_session_rank(s)] = getpid();
+  if (heap)
+    MANTA_TRY(manta_shm_alloc(manta_session_comm(s), WEIGHTS * 4, (void **)&m.g, err));
+  else
+    m.g = calloc(WEIGHTS, 4);
+  m.w = calloc(WEIGHTS, 4);
+  manta_status st = train(s, &m, err);
+  uint64_t hash = manta__hash(m.w, WEIGHTS * 4);
   manta_ddp_destroy(m.ddp);
-  return manta_value_set_int(result, (int64_t)(manta__hash(m.w, WEIGHTS * 4) >> 1));
+  free(heap ? NULL : m.g);
+  free(m.w);
+  return st < 0 ? st : manta_value_set_int(result, (int64_t)(hash >> 1));
 }
 
 // hosts: how many; a host is a command on this machine, and what is between them is UCX.
