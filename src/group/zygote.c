@@ -84,8 +84,7 @@ static void call(void (*hook)(void))
 
 static void become_worker(struct zygote *z, const int *fds)
 {
-  int conn = manta__conn_fd(z->conn);
-  close(conn);
+  manta__conn_destroy(z->conn);
   close(z->lifeline);
   close(child_ended);
   call(z->ops->fork.child);
