@@ -221,7 +221,7 @@ manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_e
 {
   int gpu;
   MANTA_TRY(manta__team_ready(&c->team, t->call, c->team.gone, err));
-  if (manta__comm_gpu_task(t, &gpu))
+  if (manta__comm_gpu_task(c, t, &gpu))
     return manta__comm_gpu_run(c, t, gpu, err);
   return manta__comm_run_host(c, t, err);
 }
@@ -272,7 +272,7 @@ static manta_status submit(manta_comm *c, const struct manta__task *t, manta_wor
   MANTA_TRY(check(c, t, err));
   int gpu;
   if (t->call >= MANTA__CALL_SEND &&
-      !manta__comm_gpu_task(t, &gpu)) // a GPU takes all in their turn
+      !manta__comm_gpu_task(c, t, &gpu)) // a GPU takes all in their turn
     return work ? manta__mover_start(c, t, work, err) : manta__mover_run(c, t, err);
   if (work)
     return manta__lane_start(c, t, work, err);

@@ -126,7 +126,7 @@ manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_e
 /* --- gpu.c --- */
 
 /* Whether its buffers are device memory, and of which GPU. */
-bool manta__comm_gpu_task(const struct manta__task *t, int *gpu);
+bool manta__comm_gpu_task(const manta_comm *c, const struct manta__task *t, int *gpu);
 manta_status manta__comm_gpu_run(manta_comm *c, const struct manta__task *t, int gpu,
                                  manta_error *err);
 void manta__comm_gpu_end(manta_comm *c);

@@ -11,9 +11,12 @@
 #include "comm/comm.h"
 #include "comm/device.h"
 
-bool manta__comm_gpu_task(const struct manta__task *t, int *gpu)
+// To ask the driver takes a while, and our own segment is not a GPU's.
+bool manta__comm_gpu_task(const manta_comm *c, const struct manta__task *t, int *gpu)
 {
-  return manta__device_owns(t->send ? t->send : t->recv, gpu);
+  const void *p = t->send ? t->send : t->recv;
+  uintptr_t at = (uintptr_t)p - (uintptr_t)c->fabric->base;
+  return at >= c->fabric->bytes && manta__device_owns(p, gpu);
 }
 
 // A collective of ours in host memory. Its own deadline is the communicator's.

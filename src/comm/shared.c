@@ -60,9 +60,11 @@ void manta__team_slot(struct manta__team *t, size_t bytes)
 {
   size_t need = (bytes + 63) & ~(size_t)63;
   t->slot = MANTA__TINY_SLOT;
-  if (bytes <= TINY)
+  if (bytes <= TINY) {
+    t->few[t->turn & 1] = bytes;
     return;
   if (!t->warm)
+  }
     manta__team_warm(t);
   if (t->ring - t->cursor < need)
     t->cursor = 0;

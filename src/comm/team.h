@@ -171,6 +171,7 @@ struct manta__team {
   uint32_t turn;       /* which description is next */
   size_t ring, cursor; /* bytes of a staging buffer, and how far we are in it */
   size_t slot;         /* where in it the current piece lies */
+  size_t few[2];       /* bytes behind the descriptions of this turn and the one before */
   struct manta__stager stager;
   bool warm;
   _Atomic int64_t timeout_ns; /* < 0: none; set while calls are in flight */

@@ -32,7 +32,9 @@ struct manta__cell {
   _Atomic int64_t beat_ns;  /* monotonic time of the last sign of life */
   _Atomic int64_t step_ns;  /* what a step typically takes, by a running median */
   _Atomic uint32_t stalled; /* waits in back-pressure: its clock stands still */
-  struct manta__bell bell;  /* rung by peers that went on, and at the end of the attempt */
+  /* Rung by peers that went on, and at the end of the attempt. A line apart: they look at it in
+   * every call, and in every call we write what is above. */
+  _Alignas(64) struct manta__bell bell;
   _Atomic uint32_t running; /* inside the train function */
 };
 
