@@ -20,9 +20,10 @@
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
 #define LOOK  (1u << 20)       /* copied before the abort word is looked at */
+#define FEW   256              /* of all blocks: they ride with the description */
 #define LARGE (16u << 10)      /* of the others: the same */
-
 #define SOME  (4u << 10)       /* of a broadcast: the same; lines that are fetched all at once */
+
 struct transfer {
   const uint8_t *send;
   uint8_t *recv;
@@ -63,8 +64,8 @@ void manta__team_slot(struct manta__team *t, size_t bytes)
   if (bytes <= TINY) {
     t->few[t->turn & 1] = bytes;
     return;
-  if (!t->warm)
   }
+  if (!t->warm)
     manta__team_warm(t);
   if (t->ring - t->cursor < need)
     t->cursor = 0;
@@ -421,11 +422,6 @@ static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *t
   *to = n - *from < per ? n : *from + per;
 }
 
-// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
-static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
-                                 int last, manta_error *err)
-{
-  _Alignas(64) uint8_t block[BLOCK];
 // Few lines: to be had for writing at once, instead of first for reading. Of many the processor's
 // own prefetching is better.
 static void fetch_to_write(const uint8_t *p, size_t len)
@@ -440,13 +436,20 @@ static bool is_apart(const struct transfer *x)
   return x->send == x->recv || x->send + x->bytes <= x->recv || x->recv + x->bytes <= x->send;
 }
 
+// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
+static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
+                                 int last, manta_error *err)
+{
+  _Alignas(64) uint8_t block[BLOCK];
+  const bool own = first <= t->rank && t->rank <= last && is_apart(x);
   size_t from, to;
   slice(t, x->bytes, &from, &to);
   for (size_t at = from; at < to; at += BLOCK) {
     size_t len = to - at < BLOCK ? to - at : BLOCK;
     if (aborted(t))
-  const bool own = first <= t->rank && t->rank <= last && is_apart(x);
       return give_up(t, err);
+    for (int r = first; r <= last; r++)
+      fetch_to_write(recv_of(t, r) + at, len);
     for (int r = 0; r < t->size; r++)
       t->in[r] = send_of(t, r) + at;
     uint8_t *sum = own ? x->recv + at : block;
@@ -454,8 +457,6 @@ static bool is_apart(const struct transfer *x)
     for (int r = first; r <= last; r++)
       if (r != t->rank || !own)
         memcpy(recv_of(t, r) + at, sum, len);
-    for (int r = first; r <= last; r++)
-      fetch_to_write(recv_of(t, r) + at, len);
   }
   return MANTA_OK;
 }
@@ -510,7 +511,12 @@ static const struct way ways[] = {
                              SEND_OF_ROOT, true},
 };
 
-// A piece is a whole number of cache lines.
+static size_t round_up(size_t n, size_t to)
+{
+  return (n + to - 1) / to * to;
+}
+
+// A piece is a whole number of cache lines, or less than one.
 static struct transfer make(const struct manta__team *t, const struct manta__task *task,
                             const struct way *w)
 {
@@ -518,10 +524,13 @@ static struct transfer make(const struct manta__team *t, const struct manta__tas
   size_t piece = w->blocks ? PIECE / (size_t)t->size : PIECE;
   for (int r = 0; task->counts && r < t->size; r++)
     count = r == 0 || task->counts[r] > count ? task->counts[r] : count;
+  piece = piece >= 64 ? piece & ~(size_t)63 : 8;
+  if (w->blocks && count * size <= FEW / (size_t)t->size) // so that all fit behind the description
+    piece = count ? round_up(count * size, 8) : 8;
   return (struct transfer){.send = task->send,
                            .recv = task->recv,
                            .bytes = count * size,
-                           .piece = piece >= 64 ? piece & ~(size_t)63 : 8,
+                           .piece = piece,
                            .size = size,
                            .type = task->type,
                            .op = task->op,
