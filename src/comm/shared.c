@@ -168,7 +168,9 @@ static manta_status transfer(struct manta__team *t, struct manta__desc *d, const
 {
   struct manta__stager *s = &t->stager;
   bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL), staged = false;
-  int class = manta__stager_class(x->bytes);
+  // The time of a root whose data ride says nothing of those who read them.
+  bool blind = rides && w->reach == SEND_OF_ROOT;
+  int class = blind ? -1 : manta__stager_class(x->bytes);
   int64_t began = class < 0 ? 0 : manta__now(), ns = 0;
   s->now = class >= 0 && s->past >> class & 1;
   if (rides) {
@@ -501,7 +503,7 @@ static const struct way ways[] = {
                             SENDS_AND_RECV_OF_ROOT, false},
     [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, direct_reduce_scatter, LARGE,
                                     SENDS, true},
-    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, direct_broadcast, LARGE, SEND_OF_ROOT,
+    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, direct_broadcast, SOME, SEND_OF_ROOT,
                                false},
     [MANTA__CALL_ALLGATHER] = {stage_own, take_all, direct_allgather, LARGE, SENDS, false},
     [MANTA__CALL_ALLGATHERV] = {stage_ragged, take_ragged, NULL, 0, SENDS, false},
@@ -525,6 +527,8 @@ static struct transfer make(const struct manta__team *t, const struct manta__tas
   for (int r = 0; task->counts && r < t->size; r++)
     count = r == 0 || task->counts[r] > count ? task->counts[r] : count;
   piece = piece >= 64 ? piece & ~(size_t)63 : 8;
+  if (task->call == MANTA__CALL_BROADCAST && count * size > LARGE && count * size <= 4 * PIECE)
+    piece = LARGE / 2; // the others take one while the root stages the next
   if (w->blocks && count * size <= FEW / (size_t)t->size) // so that all fit behind the description
     piece = count ? round_up(count * size, 8) : 8;
   return (struct transfer){.send = task->send,
