@@ -47,7 +47,6 @@ static void view_dealloc(PyObject *self)
   Py_DecRef((PyObject *)type);
 }
 
-/* view(address, bytes, owner): memory that `owner` keeps alive. */
 static PyObject *view_of(PyObject *self, PyObject *args)
 {
   unsigned long long at;
@@ -123,7 +122,6 @@ static PyObject *iteration(PyObject *self, PyObject *none)
   return PyLong_FromLongLong(manta_checkpoint_iteration(((checkpoint *)self)->c));
 }
 
-/* open_checkpoint(directory, verify=True) -> Checkpoint */
 static PyObject *open_checkpoint(PyObject *self, PyObject *args)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -140,15 +138,21 @@ static PyObject *open_checkpoint(PyObject *self, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"tensors", tensors, METH_NOARGS, "List of (name, dtype, shape, View)."},
-    {"value", value, METH_NOARGS, "The small value beside them."},
-    {"iteration", iteration, METH_NOARGS, "Reports that had been made."},
+    {"tensors", tensors, METH_NOARGS,
+     MPY_DOC("tensors($self)", "list[tuple[str, int, tuple[int, ...], View]]",
+             "Name, dtype, shape and bytes of each.")},
+    {"value", value, METH_NOARGS, MPY_DOC("value($self)", "Any", "The small value beside them.")},
+    {"iteration", iteration, METH_NOARGS,
+     MPY_DOC("iteration($self)", "int", "Reports that had been made.")},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef functions[] = {
     {"open_checkpoint", open_checkpoint, METH_VARARGS,
-     "open_checkpoint(directory, verify=True) -> Checkpoint."},
-    {"view", view_of, METH_VARARGS, "view(address, bytes, owner) -> View."},
+     MPY_DOC("open_checkpoint($module, directory: str, verify: bool = True, /)", "Checkpoint",
+             "One that lies on disk.")},
+    {"view", view_of, METH_VARARGS,
+     MPY_DOC("view($module, address: int, bytes: int, owner: object, /)", "View",
+             "Memory that the owner keeps alive.")},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot checkpoint_slots[] = {

@@ -15,6 +15,11 @@
 #include <manta/embed.h>
 #include <manta/manta.h>
 
+/* The documentation of a function or type, from which tools/make-stub makes _manta.pyi. `signature`
+ * is as inspect.signature reads it, with $self or $module in front, and has the types of the
+ * parameters as well; `returns` is the type of the result. */
+#define MPY_DOC(signature, returns, text) signature "\n--\n\n-> " returns "\n" text
+
 /* --- module.c --- */
 
 extern PyObject *mpy_error; /* manta.Error, and below it the ones that code wants to tell apart */

@@ -243,21 +243,33 @@ static PyObject *version(PyObject *self, PyObject *none)
 // --- the module ----------------------------------------------------------------------------------
 
 static PyMethodDef functions[] = {
-    {"embed", embed, METH_O, "embed(argv): this process is a driver."},
-    {"prestart", prestart, METH_VARARGS, "prestart((argv, env), threads): starts a program."},
-    {"release", release, METH_NOARGS, "Ends what no trainer uses."},
-    {"serving", serving, METH_NOARGS, "Whether this process was started to fork workers."},
-    {"serve", serve, METH_O, "serve(argv): forks workers; comes back at the end of one."},
-    {"environment", environment, METH_NOARGS, "The C library's environment, NAME=VALUE."},
-    {"amx_cure", amx_cure, METH_NOARGS, "NAME=VALUE that this CPU needs, or None."},
-    {"version", version, METH_NOARGS, "Of libmanta."},
+    {"embed", embed, METH_O,
+     MPY_DOC("embed($module, argv: list[str], /)", "bool", "This process is a driver.")},
+    {"prestart", prestart, METH_VARARGS,
+     MPY_DOC("prestart($module, program: tuple[list[str], list[str]], threads: int, /)", "bool",
+             "Starts (argv, env), that workers are forked from.")},
+    {"release", release, METH_NOARGS,
+     MPY_DOC("release($module)", "bool", "Ends what no trainer uses.")},
+    {"serving", serving, METH_NOARGS,
+     MPY_DOC("serving($module)", "bool", "Whether this process was started to fork workers.")},
+    {"serve", serve, METH_O,
+     MPY_DOC("serve($module, argv: list[str], /)", "bool",
+             "Forks workers; comes back at the end of one.")},
+    {"environment", environment, METH_NOARGS,
+     MPY_DOC("environment($module)", "list[bytes]", "The C library's environment, NAME=VALUE.")},
+    {"amx_cure", amx_cure, METH_NOARGS,
+     MPY_DOC("amx_cure($module)", "str | None", "NAME=VALUE that this CPU needs, or None.")},
+    {"version", version, METH_NOARGS, MPY_DOC("version($module)", "str", "Of libmanta.")},
     {NULL, NULL, 0, NULL}};
 
 static PyObject *add_error(PyObject *module, const char *name, PyObject *base, const char *doc)
 {
   char full[64];
   PyOS_snprintf(full, sizeof full, "manta.%s", name);
-  PyObject *e = PyErr_NewExceptionWithDoc(full, doc, base, NULL);
+  // Those of one that Python code has made; mpy_raise gives each its own.
+  PyObject *fields = Py_BuildValue("{ss si sO}", "status", "", "rank", -1, "detail", Py_None);
+  PyObject *e = fields ? PyErr_NewExceptionWithDoc(full, doc, base, fields) : NULL;
+  Py_DecRef(fields);
   if (e && PyModule_AddObjectRef(module, name, e) < 0)
     return NULL;
   return e;

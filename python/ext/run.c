@@ -139,7 +139,6 @@ static int wait_rows(run *self, double limit, manta_rows *rows, manta_error *err
   }
 }
 
-/* next(timeout=-1) -> (rows, iteration, rewound_to, complete), or None at the end. */
 static PyObject *next(PyObject *self, PyObject *args)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -157,7 +156,6 @@ static PyObject *next(PyObject *self, PyObject *args)
   return Py_None;
 }
 
-/* drain(): to the end, without a look at the rows. */
 static PyObject *drain(PyObject *self, PyObject *none)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -224,11 +222,15 @@ static void dealloc(PyObject *self)
 
 static PyMethodDef methods[] = {
     {"next", next, METH_VARARGS,
-     "next(timeout=-1) -> (rows, iteration, rewound_to, complete), or None at the end."},
-    {"drain", drain, METH_NOARGS, "To the end, without the rows."},
-    {"finished", finished, METH_NOARGS, "Whether only the end is left."},
-    {"results", results, METH_NOARGS, "Return values by rank, or None."},
-    {"close", shut, METH_NOARGS, "Ends the run if it is going on."},
+     MPY_DOC("next($self, timeout: float = -1, /)", "tuple[list[Any], int, int, bool] | None",
+             "(rows, iteration, rewound_to, complete), or None at the end.")},
+    {"drain", drain, METH_NOARGS, MPY_DOC("drain($self)", "None", "To the end, without the rows.")},
+    {"finished", finished, METH_NOARGS,
+     MPY_DOC("finished($self)", "bool", "Whether only the end is left.")},
+    {"results", results, METH_NOARGS,
+     MPY_DOC("results($self)", "Any", "Return values by rank, or None.")},
+    {"close", shut, METH_NOARGS,
+     MPY_DOC("close($self)", "None", "Ends the run if it is going on.")},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},

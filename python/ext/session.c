@@ -81,7 +81,6 @@ static PyObject *in_session(PyObject *self, PyObject *none)
   return PyBool_FromLong(manta_session_current() != NULL);
 }
 
-/* (rank, world size, local rank, local world size, node rank, attempt) */
 static PyObject *place(PyObject *self, PyObject *none)
 {
   manta_session *s = session();
@@ -181,7 +180,6 @@ static PyObject *save_state(manta_session *s, const manta_state *state)
   return done(st, &err);
 }
 
-/* save(tensors: list of (name, dtype, shape, address), value: dict) */
 static PyObject *save(PyObject *self, PyObject *args)
 {
   PyObject *rows, *extra;
@@ -207,18 +205,30 @@ static PyObject *save(PyObject *self, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"report", (PyCFunction)(void (*)(void))report, METH_FASTCALL | METH_KEYWORDS,
-     "report(**metrics): queues one row."},
-    {"in_session", in_session, METH_NOARGS, "Whether a train function is running."},
+     MPY_DOC("report($module, **metrics: Any)", "None", "Queues one row.")},
+    {"in_session", in_session, METH_NOARGS,
+     MPY_DOC("in_session($module)", "bool", "Whether a train function is running.")},
     {"place", place, METH_NOARGS,
-     "(rank, world size, local rank, local world size, node rank, attempt)."},
-    {"iteration", iteration, METH_NOARGS, "Reports made so far."},
-    {"config", config, METH_NOARGS, "The run's config."},
-    {"payload", payload, METH_NOARGS, "The bytes that came with the run."},
-    {"preempted", preempted, METH_NOARGS, "Whether the run was asked to stop."},
-    {"heartbeat", heartbeat, METH_NOARGS, "A sign of life."},
-    {"check", check, METH_NOARGS, "Raises what report would raise now."},
-    {"save", save, METH_VARARGS, "save(tensors, value): snapshots a state."},
-    {"load", load, METH_NOARGS, "The newest checkpoint, or None."},
+     MPY_DOC("place($module)", "tuple[int, int, int, int, int, int]",
+             "(rank, world size, local rank, local world size, node rank, attempt).")},
+    {"iteration", iteration, METH_NOARGS,
+     MPY_DOC("iteration($module)", "int", "Reports made so far.")},
+    {"config", config, METH_NOARGS, MPY_DOC("config($module)", "Any", "The run's config.")},
+    {"payload", payload, METH_NOARGS,
+     MPY_DOC("payload($module)", "bytes", "The bytes that came with the run.")},
+    {"preempted", preempted, METH_NOARGS,
+     MPY_DOC("preempted($module)", "bool", "Whether the run was asked to stop.")},
+    {"heartbeat", heartbeat, METH_NOARGS, MPY_DOC("heartbeat($module)", "None", "A sign of life.")},
+    {"check", check, METH_NOARGS,
+     MPY_DOC("check($module)", "None", "Raises what report would raise now.")},
+    {"save", save, METH_VARARGS,
+     MPY_DOC("save($module, tensors: list[tuple[str, int, tuple[int, ...], int]], "
+             "value: dict[str, Any], /)",
+             "None",
+             "Snapshots a state: name, dtype, shape and address of each tensor, and a "
+             "value.")},
+    {"load", load, METH_NOARGS,
+     MPY_DOC("load($module)", "Checkpoint | None", "The newest checkpoint, or None.")},
     {NULL, NULL, 0, NULL}};
 
 int mpy_add_session(PyObject *module)

@@ -128,8 +128,6 @@ static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *confi
   return run;
 }
 
-/* run(payload, config, *, checkpoint, workers, keep_last, keep_best, score, score_min,
- *     strict_reports, execute, single, output, resume) -> Run */
 static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
   static char *names[] = {
@@ -265,25 +263,48 @@ static PyObject *best_checkpoint(PyObject *self, PyObject *ignored)
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
-     "run(payload, config=None, ...) -> Run: starts a run."},
-    {"resize", resize, METH_VARARGS, "resize(n): at the next checkpoint."},
-    {"notice", notice, METH_NOARGS, "Asks the run to save and return."},
-    {"cancel", cancel, METH_NOARGS, "Ends the run."},
-    {"shutdown", shutdown, METH_NOARGS, "Ends the workers."},
-    {"close", shut, METH_NOARGS, "Ends the workers and frees the trainer."},
-    {"table", table, METH_NOARGS, "Workers and resources as text."},
-    {"workers", workers, METH_NOARGS, "Workers of the next run."},
-    {"logdir", logdir, METH_NOARGS, "Where runs have their directories."},
-    {"run_dir", run_dir, METH_NOARGS, "Directory of the newest run, or an empty string."},
-    {"pid", pid, METH_VARARGS, "pid(rank) of the newest attempt, or -1."},
-    {"checkpoint", checkpoint, METH_NOARGS, "The newest Checkpoint, or None."},
-    {"best_checkpoint", best_checkpoint, METH_NOARGS, "Directory of the best one, or None."},
+     MPY_DOC("run($self, payload: bytes, config: Any = None, *, checkpoint: str | None "
+             "= None, workers: int = 0, keep_last: int = 0, keep_best: int = 0, score: "
+             "str | None = None, score_min: bool = False, strict_reports: bool = False, "
+             "execute: bool = False, single: bool = False, output: Callable[[int, str], "
+             "object] | None = None, resume: str | None = None)",
+             "Run", "Starts a run.")},
+    {"resize", resize, METH_VARARGS,
+     MPY_DOC("resize($self, workers: int, /)", "None", "At the next checkpoint.")},
+    {"notice", notice, METH_NOARGS,
+     MPY_DOC("notice($self)", "None", "Asks the run to save and return.")},
+    {"cancel", cancel, METH_NOARGS, MPY_DOC("cancel($self)", "None", "Ends the run.")},
+    {"shutdown", shutdown, METH_NOARGS, MPY_DOC("shutdown($self)", "None", "Ends the workers.")},
+    {"close", shut, METH_NOARGS,
+     MPY_DOC("close($self)", "None", "Ends the workers and frees the trainer.")},
+    {"table", table, METH_NOARGS, MPY_DOC("table($self)", "str", "Workers and resources.")},
+    {"workers", workers, METH_NOARGS, MPY_DOC("workers($self)", "int", "Workers of the next run.")},
+    {"logdir", logdir, METH_NOARGS,
+     MPY_DOC("logdir($self)", "str", "Where runs have their directories.")},
+    {"run_dir", run_dir, METH_NOARGS,
+     MPY_DOC("run_dir($self)", "str", "Directory of the newest run, or an empty string.")},
+    {"pid", pid, METH_VARARGS,
+     MPY_DOC("pid($self, rank: int, /)", "int", "Of the newest attempt, or -1.")},
+    {"checkpoint", checkpoint, METH_NOARGS,
+     MPY_DOC("checkpoint($self)", "Checkpoint | None", "The newest one.")},
+    {"best_checkpoint", best_checkpoint, METH_NOARGS,
+     MPY_DOC("best_checkpoint($self)", "str | None", "Directory of the best one, or None.")},
     {NULL, NULL, 0, NULL}};
+
+static const char trainer_doc[] =
+    MPY_DOC("Trainer(*, workers: int = 0, min_workers: int = 0, name: str | None = "
+            "None, logdir: str | None = None, max_retries: int = 0, retry_errors: bool "
+            "= False, step_timeout: float = 0, grace: float = 0, cpus_per_worker: "
+            "float = 0, gpus_per_worker: float = 0, resources: dict[str, float] | None "
+            "= None, threads_per_worker: int = 0, pin: bool = False, show_all_output: "
+            "bool = False, quiet: bool = False, log_limit: int = 0, host_timeout: "
+            "float = 0, program: tuple[list[str], list[str]] | None = None)",
+            "None", "A trainer of libmanta.");
 
 static PyType_Slot slots[] = {{Py_tp_init, init},
                               {Py_tp_dealloc, dealloc},
                               {Py_tp_methods, methods},
-                              {Py_tp_doc, (void *)(uintptr_t) "A trainer of libmanta."},
+                              {Py_tp_doc, (void *)(uintptr_t)trainer_doc},
                               {0, NULL}};
 static PyType_Spec spec = {.name = "manta._manta.Trainer",
                            .basicsize = sizeof(trainer),

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made by tools/make-stub out of the extension: change python/ext/*.c and run it again.
+from typing import Any, Callable
+
+EABORTED: int
+EAGENT: int
+ECANCELED: int
+ECLOSED: int
+ECORRUPT: int
+EDENIED: int
+EHUNG: int
+EINVAL: int
+EIO: int
+ENOENT: int
+ENOMEM: int
+ENOROOM: int
+EPEERLOST: int
+EPREEMPTED: int
+EPROTO: int
+ERETRIES: int
+ESTATE: int
+ETIMEDOUT: int
+ETOOBIG: int
+ETYPE: int
+EUNEVEN: int
+EUNSUPPORTED: int
+EUSER: int
+EWORKER: int
+
+class Preempted(SystemExit):
+    """The run was asked to stop, and can be resumed."""
+    detail: Any
+    rank: int
+    status: str
+
+class Error(RuntimeError):
+    """What manta could not do."""
+    detail: Any
+    rank: int
+    status: str
+
+class Aborted(Error):
+    """The attempt is being ended."""
+
+class Canceled(Error):
+    """The run was ended from outside."""
+
+class NoRoom(Error):
+    """Not enough CPUs, GPUs or other resources."""
+
+class PeerLost(Error):
+    """Another worker of the run is gone."""
+
+class WorkerLost(Error):
+    """A worker died, and retries are used up."""
+
+class Checkpoint:
+    """A checkpoint that can be read."""
+    def iteration(self) -> int:
+        """Reports that had been made."""
+    def tensors(self) -> list[tuple[str, int, tuple[int, ...], View]]:
+        """Name, dtype, shape and bytes of each."""
+    def value(self) -> Any:
+        """The small value beside them."""
+
+class Run:
+    """A run of a trainer."""
+    def close(self) -> None:
+        """Ends the run if it is going on."""
+    def drain(self) -> None:
+        """To the end, without the rows."""
+    def finished(self) -> bool:
+        """Whether only the end is left."""
+    def next(self, timeout: float = -1, /) -> tuple[list[Any], int, int, bool] | None:
+        """(rows, iteration, rewound_to, complete), or None at the end."""
+    def results(self) -> Any:
+        """Return values by rank, or None."""
+
+class Trainer:
+    """A trainer of libmanta."""
+    def __init__(
+        self,
+        *,
+        workers: int = 0,
+        min_workers: int = 0,
+        name: str | None = None,
+        logdir: str | None = None,
+        max_retries: int = 0,
+        retry_errors: bool = False,
+        step_timeout: float = 0,
+        grace: float = 0,
+        cpus_per_worker: float = 0,
+        gpus_per_worker: float = 0,
+        resources: dict[str, float] | None = None,
+        threads_per_worker: int = 0,
+        pin: bool = False,
+        show_all_output: bool = False,
+        quiet: bool = False,
+        log_limit: int = 0,
+        host_timeout: float = 0,
+        program: tuple[list[str], list[str]] | None = None,
+    ) -> None:
+        ...
+    def best_checkpoint(self) -> str | None:
+        """Directory of the best one, or None."""
+    def cancel(self) -> None:
+        """Ends the run."""
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest one."""
+    def close(self) -> None:
+        """Ends the workers and frees the trainer."""
+    def logdir(self) -> str:
+        """Where runs have their directories."""
+    def notice(self) -> None:
+        """Asks the run to save and return."""
+    def pid(self, rank: int, /) -> int:
+        """Of the newest attempt, or -1."""
+    def resize(self, workers: int, /) -> None:
+        """At the next checkpoint."""
+    def run(
+        self,
+        payload: bytes,
+        config: Any = None,
+        *,
+        checkpoint: str | None = None,
+        workers: int = 0,
+        keep_last: int = 0,
+        keep_best: int = 0,
+        score: str | None = None,
+        score_min: bool = False,
+        strict_reports: bool = False,
+        execute: bool = False,
+        single: bool = False,
+        output: Callable[[int, str], object] | None = None,
+        resume: str | None = None,
+    ) -> Run:
+        """Starts a run."""
+    def run_dir(self) -> str:
+        """Directory of the newest run, or an empty string."""
+    def shutdown(self) -> None:
+        """Ends the workers."""
+    def table(self) -> str:
+        """Workers and resources."""
+    def workers(self) -> int:
+        """Workers of the next run."""
+
+class View:
+    """Bytes of somebody else."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def amx_cure() -> str | None:
+    """NAME=VALUE that this CPU needs, or None."""
+
+def check() -> None:
+    """Raises what report would raise now."""
+
+def config() -> Any:
+    """The run's config."""
+
+def embed(argv: list[str], /) -> bool:
+    """This process is a driver."""
+
+def environment() -> list[bytes]:
+    """The C library's environment, NAME=VALUE."""
+
+def heartbeat() -> None:
+    """A sign of life."""
+
+def in_session() -> bool:
+    """Whether a train function is running."""
+
+def iteration() -> int:
+    """Reports made so far."""
+
+def load() -> Checkpoint | None:
+    """The newest checkpoint, or None."""
+
+def open_checkpoint(directory: str, verify: bool = True, /) -> Checkpoint:
+    """One that lies on disk."""
+
+def payload() -> bytes:
+    """The bytes that came with the run."""
+
+def place() -> tuple[int, int, int, int, int, int]:
+    """(rank, world size, local rank, local world size, node rank, attempt)."""
+
+def preempted() -> bool:
+    """Whether the run was asked to stop."""
+
+def prestart(program: tuple[list[str], list[str]], threads: int, /) -> bool:
+    """Starts (argv, env), that workers are forked from."""
+
+def release() -> bool:
+    """Ends what no trainer uses."""
+
+def report(**metrics: Any) -> None:
+    """Queues one row."""
+
+def save(tensors: list[tuple[str, int, tuple[int, ...], int]], value: dict[str, Any], /) -> None:
+    """Snapshots a state: name, dtype, shape and address of each tensor, and a value."""
+
+def serve(argv: list[str], /) -> bool:
+    """Forks workers; comes back at the end of one."""
+
+def serving() -> bool:
+    """Whether this process was started to fork workers."""
+
+def version() -> str:
+    """Of libmanta."""
+
+def view(address: int, bytes: int, owner: object, /) -> View:
+    """Memory that the owner keeps alive."""
