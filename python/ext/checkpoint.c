@@ -139,19 +139,20 @@ static PyObject *open_checkpoint(PyObject *self, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"tensors", tensors, METH_NOARGS,
-     MPY_DOC("tensors($self)", "list[tuple[str, int, tuple[int, ...], View]]",
+     MPY_DOC("tensors($self)", "() -> list[tuple[str, int, tuple[int, ...], View]]",
              "Name, dtype, shape and bytes of each.")},
-    {"value", value, METH_NOARGS, MPY_DOC("value($self)", "Any", "The small value beside them.")},
+    {"value", value, METH_NOARGS,
+     MPY_DOC("value($self)", "() -> Any", "The small value beside them.")},
     {"iteration", iteration, METH_NOARGS,
-     MPY_DOC("iteration($self)", "int", "Reports that had been made.")},
+     MPY_DOC("iteration($self)", "() -> int", "Reports that had been made.")},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef functions[] = {
     {"open_checkpoint", open_checkpoint, METH_VARARGS,
-     MPY_DOC("open_checkpoint($module, directory: str, verify: bool = True, /)", "Checkpoint",
+     MPY_DOC("open_checkpoint($module, directory, verify=True, /)", "(str, bool) -> Checkpoint",
              "One that lies on disk.")},
     {"view", view_of, METH_VARARGS,
-     MPY_DOC("view($module, address: int, bytes: int, owner: object, /)", "View",
+     MPY_DOC("view($module, address, bytes, owner, /)", "(int, int, object) -> View",
              "Memory that the owner keeps alive.")},
     {NULL, NULL, 0, NULL}};
 

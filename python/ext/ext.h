@@ -16,9 +16,9 @@
 #include <manta/manta.h>
 
 /* The documentation of a function or type, from which tools/make-stub makes _manta.pyi. `signature`
- * is as inspect.signature reads it, with $self or $module in front, and has the types of the
- * parameters as well; `returns` is the type of the result. */
-#define MPY_DOC(signature, returns, text) signature "\n--\n\n-> " returns "\n" text
+ * is as inspect.signature reads it, with $self or $module in front; `types` has the types of the
+ * parameters after that, in order, and of the result: "(int, str) -> None". */
+#define MPY_DOC(signature, types, text) signature "\n--\n\n" types "\n" text
 
 /* --- module.c --- */
 

@@ -244,22 +244,24 @@ static PyObject *version(PyObject *self, PyObject *none)
 
 static PyMethodDef functions[] = {
     {"embed", embed, METH_O,
-     MPY_DOC("embed($module, argv: list[str], /)", "bool", "This process is a driver.")},
+     MPY_DOC("embed($module, argv, /)", "(list[str]) -> bool", "This process is a driver.")},
     {"prestart", prestart, METH_VARARGS,
-     MPY_DOC("prestart($module, program: tuple[list[str], list[str]], threads: int, /)", "bool",
+     MPY_DOC("prestart($module, program, threads, /)", "(tuple[list[str], list[str]], int) -> bool",
              "Starts (argv, env), that workers are forked from.")},
     {"release", release, METH_NOARGS,
-     MPY_DOC("release($module)", "bool", "Ends what no trainer uses.")},
+     MPY_DOC("release($module)", "() -> bool", "Ends what no trainer uses.")},
     {"serving", serving, METH_NOARGS,
-     MPY_DOC("serving($module)", "bool", "Whether this process was started to fork workers.")},
+     MPY_DOC("serving($module)", "() -> bool",
+             "Whether this process was started to fork workers.")},
     {"serve", serve, METH_O,
-     MPY_DOC("serve($module, argv: list[str], /)", "bool",
+     MPY_DOC("serve($module, argv, /)", "(list[str]) -> bool",
              "Forks workers; comes back at the end of one.")},
     {"environment", environment, METH_NOARGS,
-     MPY_DOC("environment($module)", "list[bytes]", "The C library's environment, NAME=VALUE.")},
+     MPY_DOC("environment($module)", "() -> list[bytes]",
+             "The C library's environment, NAME=VALUE.")},
     {"amx_cure", amx_cure, METH_NOARGS,
-     MPY_DOC("amx_cure($module)", "str | None", "NAME=VALUE that this CPU needs, or None.")},
-    {"version", version, METH_NOARGS, MPY_DOC("version($module)", "str", "Of libmanta.")},
+     MPY_DOC("amx_cure($module)", "() -> str | None", "NAME=VALUE that this CPU needs, or None.")},
+    {"version", version, METH_NOARGS, MPY_DOC("version($module)", "() -> str", "Of libmanta.")},
     {NULL, NULL, 0, NULL}};
 
 static PyObject *add_error(PyObject *module, const char *name, PyObject *base, const char *doc)

@@ -222,15 +222,16 @@ static void dealloc(PyObject *self)
 
 static PyMethodDef methods[] = {
     {"next", next, METH_VARARGS,
-     MPY_DOC("next($self, timeout: float = -1, /)", "tuple[list[Any], int, int, bool] | None",
+     MPY_DOC("next($self, timeout=-1, /)", "(float) -> tuple[list[Any], int, int, bool] | None",
              "(rows, iteration, rewound_to, complete), or None at the end.")},
-    {"drain", drain, METH_NOARGS, MPY_DOC("drain($self)", "None", "To the end, without the rows.")},
+    {"drain", drain, METH_NOARGS,
+     MPY_DOC("drain($self)", "() -> None", "To the end, without the rows.")},
     {"finished", finished, METH_NOARGS,
-     MPY_DOC("finished($self)", "bool", "Whether only the end is left.")},
+     MPY_DOC("finished($self)", "() -> bool", "Whether only the end is left.")},
     {"results", results, METH_NOARGS,
-     MPY_DOC("results($self)", "Any", "Return values by rank, or None.")},
+     MPY_DOC("results($self)", "() -> Any", "Return values by rank, or None.")},
     {"close", shut, METH_NOARGS,
-     MPY_DOC("close($self)", "None", "Ends the run if it is going on.")},
+     MPY_DOC("close($self)", "() -> None", "Ends the run if it is going on.")},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},

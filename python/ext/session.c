@@ -205,30 +205,30 @@ static PyObject *save(PyObject *self, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"report", (PyCFunction)(void (*)(void))report, METH_FASTCALL | METH_KEYWORDS,
-     MPY_DOC("report($module, **metrics: Any)", "None", "Queues one row.")},
+     MPY_DOC("report($module, **metrics)", "(Any) -> None", "Queues one row.")},
     {"in_session", in_session, METH_NOARGS,
-     MPY_DOC("in_session($module)", "bool", "Whether a train function is running.")},
+     MPY_DOC("in_session($module)", "() -> bool", "Whether a train function is running.")},
     {"place", place, METH_NOARGS,
-     MPY_DOC("place($module)", "tuple[int, int, int, int, int, int]",
+     MPY_DOC("place($module)", "() -> tuple[int, int, int, int, int, int]",
              "(rank, world size, local rank, local world size, node rank, attempt).")},
     {"iteration", iteration, METH_NOARGS,
-     MPY_DOC("iteration($module)", "int", "Reports made so far.")},
-    {"config", config, METH_NOARGS, MPY_DOC("config($module)", "Any", "The run's config.")},
+     MPY_DOC("iteration($module)", "() -> int", "Reports made so far.")},
+    {"config", config, METH_NOARGS, MPY_DOC("config($module)", "() -> Any", "The run's config.")},
     {"payload", payload, METH_NOARGS,
-     MPY_DOC("payload($module)", "bytes", "The bytes that came with the run.")},
+     MPY_DOC("payload($module)", "() -> bytes", "The bytes that came with the run.")},
     {"preempted", preempted, METH_NOARGS,
-     MPY_DOC("preempted($module)", "bool", "Whether the run was asked to stop.")},
-    {"heartbeat", heartbeat, METH_NOARGS, MPY_DOC("heartbeat($module)", "None", "A sign of life.")},
+     MPY_DOC("preempted($module)", "() -> bool", "Whether the run was asked to stop.")},
+    {"heartbeat", heartbeat, METH_NOARGS,
+     MPY_DOC("heartbeat($module)", "() -> None", "A sign of life.")},
     {"check", check, METH_NOARGS,
-     MPY_DOC("check($module)", "None", "Raises what report would raise now.")},
+     MPY_DOC("check($module)", "() -> None", "Raises what report would raise now.")},
     {"save", save, METH_VARARGS,
-     MPY_DOC("save($module, tensors: list[tuple[str, int, tuple[int, ...], int]], "
-             "value: dict[str, Any], /)",
-             "None",
+     MPY_DOC("save($module, tensors, value, /)",
+             "(list[tuple[str, int, tuple[int, ...], int]], dict[str, Any]) -> None",
              "Snapshots a state: name, dtype, shape and address of each tensor, and a "
              "value.")},
     {"load", load, METH_NOARGS,
-     MPY_DOC("load($module)", "Checkpoint | None", "The newest checkpoint, or None.")},
+     MPY_DOC("load($module)", "() -> Checkpoint | None", "The newest checkpoint, or None.")},
     {NULL, NULL, 0, NULL}};
 
 int mpy_add_session(PyObject *module)

@@ -263,43 +263,47 @@ static PyObject *best_checkpoint(PyObject *self, PyObject *ignored)
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
-     MPY_DOC("run($self, payload: bytes, config: Any = None, *, checkpoint: str | None "
-             "= None, workers: int = 0, keep_last: int = 0, keep_best: int = 0, score: "
-             "str | None = None, score_min: bool = False, strict_reports: bool = False, "
-             "execute: bool = False, single: bool = False, output: Callable[[int, str], "
-             "object] | None = None, resume: str | None = None)",
-             "Run", "Starts a run.")},
+     MPY_DOC("run($self, payload, config=None, *, checkpoint=None, workers=0, "
+             "keep_last=0, keep_best=0, score=None, score_min=False, "
+             "strict_reports=False, execute=False, single=False, output=None, "
+             "resume=None)",
+             "(bytes, Any, str | None, int, int, int, str | None, bool, bool, bool, "
+             "bool, Callable[[int, str], object] | None, str | None) -> Run",
+             "Starts a run.")},
     {"resize", resize, METH_VARARGS,
-     MPY_DOC("resize($self, workers: int, /)", "None", "At the next checkpoint.")},
+     MPY_DOC("resize($self, workers, /)", "(int) -> None", "At the next checkpoint.")},
     {"notice", notice, METH_NOARGS,
-     MPY_DOC("notice($self)", "None", "Asks the run to save and return.")},
-    {"cancel", cancel, METH_NOARGS, MPY_DOC("cancel($self)", "None", "Ends the run.")},
-    {"shutdown", shutdown, METH_NOARGS, MPY_DOC("shutdown($self)", "None", "Ends the workers.")},
+     MPY_DOC("notice($self)", "() -> None", "Asks the run to save and return.")},
+    {"cancel", cancel, METH_NOARGS, MPY_DOC("cancel($self)", "() -> None", "Ends the run.")},
+    {"shutdown", shutdown, METH_NOARGS,
+     MPY_DOC("shutdown($self)", "() -> None", "Ends the workers.")},
     {"close", shut, METH_NOARGS,
-     MPY_DOC("close($self)", "None", "Ends the workers and frees the trainer.")},
-    {"table", table, METH_NOARGS, MPY_DOC("table($self)", "str", "Workers and resources.")},
-    {"workers", workers, METH_NOARGS, MPY_DOC("workers($self)", "int", "Workers of the next run.")},
+     MPY_DOC("close($self)", "() -> None", "Ends the workers and frees the trainer.")},
+    {"table", table, METH_NOARGS, MPY_DOC("table($self)", "() -> str", "Workers and resources.")},
+    {"workers", workers, METH_NOARGS,
+     MPY_DOC("workers($self)", "() -> int", "Workers of the next run.")},
     {"logdir", logdir, METH_NOARGS,
-     MPY_DOC("logdir($self)", "str", "Where runs have their directories.")},
+     MPY_DOC("logdir($self)", "() -> str", "Where runs have their directories.")},
     {"run_dir", run_dir, METH_NOARGS,
-     MPY_DOC("run_dir($self)", "str", "Directory of the newest run, or an empty string.")},
+     MPY_DOC("run_dir($self)", "() -> str", "Directory of the newest run, or an empty string.")},
     {"pid", pid, METH_VARARGS,
-     MPY_DOC("pid($self, rank: int, /)", "int", "Of the newest attempt, or -1.")},
+     MPY_DOC("pid($self, rank, /)", "(int) -> int", "Of the newest attempt, or -1.")},
     {"checkpoint", checkpoint, METH_NOARGS,
-     MPY_DOC("checkpoint($self)", "Checkpoint | None", "The newest one.")},
+     MPY_DOC("checkpoint($self)", "() -> Checkpoint | None", "The newest one.")},
     {"best_checkpoint", best_checkpoint, METH_NOARGS,
-     MPY_DOC("best_checkpoint($self)", "str | None", "Directory of the best one, or None.")},
+     MPY_DOC("best_checkpoint($self)", "() -> str | None", "Directory of the best one, or None.")},
     {NULL, NULL, 0, NULL}};
 
 static const char trainer_doc[] =
-    MPY_DOC("Trainer(*, workers: int = 0, min_workers: int = 0, name: str | None = "
-            "None, logdir: str | None = None, max_retries: int = 0, retry_errors: bool "
-            "= False, step_timeout: float = 0, grace: float = 0, cpus_per_worker: "
-            "float = 0, gpus_per_worker: float = 0, resources: dict[str, float] | None "
-            "= None, threads_per_worker: int = 0, pin: bool = False, show_all_output: "
-            "bool = False, quiet: bool = False, log_limit: int = 0, host_timeout: "
-            "float = 0, program: tuple[list[str], list[str]] | None = None)",
-            "None", "A trainer of libmanta.");
+    MPY_DOC("Trainer(*, workers=0, min_workers=0, name=None, logdir=None, "
+            "max_retries=0, retry_errors=False, step_timeout=0, grace=0, "
+            "cpus_per_worker=0, gpus_per_worker=0, resources=None, "
+            "threads_per_worker=0, pin=False, show_all_output=False, quiet=False, "
+            "log_limit=0, host_timeout=0, program=None)",
+            "(int, int, str | None, str | None, int, bool, float, float, float, float, "
+            "dict[str, float] | None, int, bool, bool, bool, int, float, "
+            "tuple[list[str], list[str]] | None) -> None",
+            "A trainer of libmanta.");
 
 static PyType_Slot slots[] = {{Py_tp_init, init},
                               {Py_tp_dealloc, dealloc},

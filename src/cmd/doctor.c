@@ -9,8 +9,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <manta/manta.h>
+
 #include "base/buf.h"
 #include "cmd/probe.h"
+#include "cmd/python.h"
 #include "sys/amx.h"
 #include "sys/gpu.h"
 #include "sys/host.h"
@@ -18,6 +21,7 @@
 #include "sys/runtime.h"
 
 #define GIB           (1024.0 * 1024 * 1024)
+#define PYTHON_S      10.0
 #define WORKERS       256
 #define FILES_EACH    8  // of the agent: control, lifeline, pidfd, output, snapshot slots
 #define FILES_BESIDES 64 // of the agent, whatever the number of workers
@@ -346,6 +350,38 @@ manta_status manta__doctor_examine(manta_value *rows, const char *root, manta_er
   return MANTA_OK;
 }
 
+// --- Python --------------------------------------------------------------------------------------
+
+static const char *or_none(const char *version)
+{
+  return version[0] ? version : "none";
+}
+
+// Who writes C needs none of it.
+static void check_python(struct exam *e)
+{
+  struct manta__python p;
+  manta_error err = MANTA_ERROR_INIT;
+  const char *name = manta__python_name();
+  if (manta__python_ask(&p, PYTHON_S, &err) < 0)
+    row(e, "Python", err.status == MANTA_ENOENT ? "ok" : "warn", "%s", err.message);
+  else if (p.manta[0] && p.manta[0] != '?' && strcmp(p.manta, MANTA_VERSION) != 0)
+    warn(e, "Python", "%s (%s) has manta %s, and this command is " MANTA_VERSION, p.version, name,
+         p.manta);
+  else
+    ok(e, "Python", "%s (%s): manta %s, torch %s", p.version, name, or_none(p.manta),
+       or_none(p.torch));
+}
+
+manta_status manta__doctor_examine_python(manta_value *rows, manta_error *err)
+{
+  struct exam e = {.rows = rows, .root = ""};
+  check_python(&e);
+  return e.st < 0 ? manta_error_set(err, e.st, "no memory for the examination") : MANTA_OK;
+}
+
+// --- Telling -------------------------------------------------------------------------------------
+
 static const char *text_of(const manta_value *map, const char *key)
 {
   return manta_value_as_string(manta_value_get(map, key), "?");
@@ -387,6 +423,8 @@ int manta__doctor(bool json, FILE *out)
   manta_value rows = {0};
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = manta__doctor_examine(&rows, "", &err);
+  if (st >= 0)
+    st = manta__doctor_examine_python(&rows, &err);
   if (st >= 0 && json)
     st = print_json(&rows, out, &err);
   else if (st >= 0)

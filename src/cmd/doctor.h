@@ -18,5 +18,7 @@ int manta__doctor(bool json, FILE *out);
 /* The checks alone: a list as above into `rows` ({0} or a value; fini it). `root` is put before
  * /proc, /sys and /dev where these are read; "" for this host. */
 manta_status manta__doctor_examine(manta_value *rows, const char *root, manta_error *err);
+/* One more row, which takes as long as an interpreter takes to start: what Python finds here. */
+manta_status manta__doctor_examine_python(manta_value *rows, manta_error *err);
 
 #endif

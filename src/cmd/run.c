@@ -15,6 +15,7 @@
 #include "cmd/child.h"
 #include "cmd/commands.h"
 #include "cmd/format.h"
+#include "cmd/python.h"
 
 // Absolute, for the program may change its directory before it looks.
 static manta_status set_logdir(const char *dir, manta_error *err)
@@ -56,8 +57,7 @@ static bool is_python(const char *program)
 // A script of Python's that is not executable itself: as the user would start it by hand.
 static int run_python(const struct manta__args *a)
 {
-  const char *given = getenv("MANTA_PYTHON");
-  char *python = (char *)(given && *given ? given : "python3");
+  char *python = (char *)manta__python_name();
   char **argv = manta__calloc((size_t)a->count + 2, sizeof *argv);
   if (!argv) {
     manta__say("no memory for the arguments of %s", a->operand[0]);

@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <manta/manta.h>
+
 #include "cmd/probe.h"
 #include "scratch.h"
 #include "sys/amx.h"
@@ -263,6 +265,44 @@ static void few_open_files_are_warned_about(void **state)
   assert_int_equal(status, 0);
 }
 
+// --- Python --------------------------------------------------------------------------------------
+
+static void ask_python(const char *script)
+{
+  char path[PATH_MAX];
+  scratch_write(root, "python", script);
+  snprintf(path, sizeof path, "%s/python", root);
+  assert_int_equal(chmod(path, 0755), 0);
+  setenv("MANTA_PYTHON", path, 1);
+  examine();
+  assert_ok(manta__doctor_examine_python(&rows, &err), &err);
+  unsetenv("MANTA_PYTHON");
+}
+
+static void python_and_its_packages_are_told(void **state)
+{
+  ask_python("#!/bin/sh\nprintf '3.12.1\\n" MANTA_VERSION "\\n2.9\\n'\n");
+  assert_row("Python", "ok", "3.12.1 (");
+  assert_row("Python", "ok", "/python): manta " MANTA_VERSION ", torch 2.9");
+  ask_python("#!/bin/sh\nprintf '3.12.1\\n?\\n\\n'\n");
+  assert_row("Python", "ok", "manta ?, torch none");
+}
+
+static void a_package_of_another_version_is_warned_about(void **state)
+{
+  ask_python("#!/bin/sh\nprintf '3.12.1\\n0.0.7\\n2.9\\n'\n");
+  assert_row("Python", "warn", "has manta 0.0.7, and this command is " MANTA_VERSION);
+}
+
+static void a_host_without_python_is_no_problem(void **state)
+{
+  setenv("MANTA_PYTHON", "/nowhere/python", 1);
+  examine();
+  assert_ok(manta__doctor_examine_python(&rows, &err), &err);
+  unsetenv("MANTA_PYTHON");
+  assert_row("Python", "ok", "cannot run /nowhere/python: No such file");
+}
+
 // --- What is printed -----------------------------------------------------------------------------
 
 static void text_has_a_line_per_check_and_a_verdict(void **state)
@@ -281,7 +321,7 @@ static void json_is_a_list_of_rows(void **state)
   assert_int_equal(code, 0);
   assert_ok(manta_value_from_json(&rows, text, strlen(text), &err), &err);
   assert_int_equal(rows.type, MANTA_LIST);
-  assert_true(rows.count >= 16);
+  assert_true(rows.count >= 17);
   for (size_t i = 0; i < rows.count; i++) {
     const manta_value *r = manta_value_at(&rows, i);
     assert_int_equal(r->count, 3);
@@ -315,6 +355,9 @@ int main(void)
       T(a_gpu_without_its_library_is_warned_about),
       T(the_amx_row_follows_the_cpu),
       T(few_open_files_are_warned_about),
+      T(python_and_its_packages_are_told),
+      T(a_package_of_another_version_is_warned_about),
+      T(a_host_without_python_is_no_problem),
       T(text_has_a_line_per_check_and_a_verdict),
       T(json_is_a_list_of_rows),
       T(every_lack_of_memory_is_survived),

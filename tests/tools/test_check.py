@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tap import load, main
@@ -75,6 +76,30 @@ def test_output_is_cut_to_its_end() -> None:
     shown = check.failing_lines(text).splitlines()
     assert len(shown) == check.SHOWN_LINES + 1 and shown[-1] == "the cause"
     assert "ok 1" not in "".join(shown)
+
+
+def test_cases_of_pytest() -> None:
+    lines = [{"name": "a", "verdict": "passed", "note": ""},
+             {"name": "b", "verdict": "skipped", "note": "no GPU"},
+             {"name": "c", "verdict": "failed", "note": "why"}]
+    cases = check.read_cases("".join(json.dumps(line) + "\n" for line in lines))
+    assert check.Tally(cases).line() == "1 passed, 1 failed, 1 skipped"
+    assert [c.note for c in cases] == ["", "no GPU", "why"]
+
+
+def test_a_test_that_fails_in_its_end_has_not_passed() -> None:
+    lines = [{"name": "a", "verdict": v, "note": "why"} for v in ("passed", "failed")]
+    cases = check.read_cases("".join(json.dumps(line) + "\n" for line in lines))
+    assert check.Tally(cases).line() == "0 passed, 1 failed, 0 skipped"
+
+
+def test_work_in_the_background() -> None:
+    done = check.Background("sh", "-c", "echo said; exit 3").wait()
+    assert (done.code, done.text) == (3, "said\n"), done
+    work = check.Background("sleep", "1000")
+    work.end()
+    assert work.process.returncode == -9
+    work.end()  # again does no harm
 
 
 def test_the_sum() -> None:
