@@ -229,7 +229,7 @@ static PyMethodDef methods[] = {
     {"finished", finished, METH_NOARGS,
      MPY_DOC("finished($self)", "() -> bool", "Whether only the end is left.")},
     {"results", results, METH_NOARGS,
-     MPY_DOC("results($self)", "() -> Any", "Return values by rank, or None.")},
+     MPY_DOC("results($self)", "() -> list[Any] | None", "Return values by rank, or None.")},
     {"close", shut, METH_NOARGS,
      MPY_DOC("close($self)", "() -> None", "Ends the run if it is going on.")},
     {NULL, NULL, 0, NULL}};

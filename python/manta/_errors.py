@@ -64,7 +64,7 @@ def _stand_in(names: list[str], text: str) -> BaseException:
             base = found
             break
     module, _, short = names[0].rpartition(".")
-    cls = type(short, (base,), {"__module__": module})
+    cls: type[BaseException] = type(short, (base,), {"__module__": module})
     error = cls.__new__(cls)
     error.args = (text,)
     return error

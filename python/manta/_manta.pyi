@@ -73,7 +73,7 @@ class Run:
         """Whether only the end is left."""
     def next(self, timeout: float = -1, /) -> tuple[list[Any], int, int, bool] | None:
         """(rows, iteration, rewound_to, complete), or None at the end."""
-    def results(self) -> Any:
+    def results(self) -> list[Any] | None:
         """Return values by rank, or None."""
 
 class Trainer:

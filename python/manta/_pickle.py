@@ -13,7 +13,8 @@ def dumps(o: Any, parts: dict[str, Any]) -> bytes:
     what `o` is made of, by the names that the user knows."""
     import cloudpickle
     try:
-        return cloudpickle.dumps(o)
+        pickled: bytes = cloudpickle.dumps(o)
+        return pickled
     except Exception as e:
         for name, part in parts.items():
             if not _is_fine(part):

@@ -11,6 +11,7 @@ last test is done, no process that one of them started may be left.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import shutil
@@ -163,6 +164,7 @@ def _wait_until_gone() -> dict[int, str]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if manta := sys.modules.get("manta"):
+        gc.collect()  # trainers that nobody has
         manta.shutdown()
     found = _wait_until_gone()
     for pid, words in found.items():

@@ -84,7 +84,7 @@ class Run:
             self._trainer.shutdown()
         if not hasattr(e, "detail"):
             raise e
-        log = Path(self.directory, "logs", f"rank-{e.rank}.log")
+        log = Path(self.directory, "logs", f"rank-{getattr(e, 'rank', -1)}.log")
         raise_remote(e, str(log) if self.directory and log.exists() else "")
 
     def finish(self, error: bool) -> None:

@@ -315,11 +315,11 @@ def _retried(types: Any) -> tuple[type[BaseException], ...]:
         types = (types,)
     if isinstance(types, bool):
         return ()
-    types = tuple(types)
-    for t in types:
+    given: tuple[Any, ...] = tuple(types)
+    for t in given:
         if not (isinstance(t, type) and issubclass(t, BaseException)):
             raise TypeError(f"retry_exceptions must be a bool or exception types, not {t!r}")
-    return types
+    return given
 
 
 def _retries(n: Any) -> int:
