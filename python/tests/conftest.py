@@ -175,4 +175,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if _cases and session.testscollected:
         text = "\n".join(f"{pid} {words}" for pid, words in found.items())
         _cases.tell("no process is left", "failed" if found else "passed", text)
+        _cases.file.close()
     shutil.rmtree(_place, ignore_errors=True)
