@@ -66,6 +66,20 @@ typedef struct manta_state {
   const manta_value *value; /* NULL: nil */
 } manta_state;
 
+/* Where a state is being put: the memory of a slot, mapped at `base`. It stays there for later
+ * saves. Memory with another serial is other memory, also at the same address; `live` are the
+ * serials of all that is mapped (0: none). For those who register it with a device. */
+typedef struct manta_slot_memory {
+  void *base;
+  size_t bytes;
+  uint64_t serial, live[3];
+} manta_slot_memory;
+
+/* Writes, itself, the tensors of a state whose data is NULL: number i goes to dst[i]. If it fails,
+ * the state is not saved and the save returns what it returned. */
+typedef manta_status (*manta_fill_fn)(void *ctx, void *const *dst, const manta_slot_memory *memory,
+                                      manta_error *err);
+
 #ifndef __cplusplus
 /* A one-dimensional tensor over an array: MANTA_VECTOR("w", MANTA_F32, w, n). */
 #define MANTA_VECTOR(name_, dtype_, data_, n_)                                                     \

@@ -44,6 +44,20 @@ int64_t manta__ckdir_number(const char *name)
   return strcmp(again, name) ? -1 : n;
 }
 
+void manta__ckdir_files_name(char out[48], uint32_t attempt, uint64_t number)
+{
+  snprintf(out, 48, MANTA__CKPT_FILES "%" PRIu32 "-%" PRIu64, attempt, number);
+}
+
+bool manta__ckdir_files_parse(const char *name, uint32_t *attempt, uint64_t *number)
+{
+  char again[48];
+  if (sscanf(name, MANTA__CKPT_FILES "%" SCNu32 "-%" SCNu64, attempt, number) != 2)
+    return false;
+  manta__ckdir_files_name(again, *attempt, *number);
+  return !strcmp(again, name);
+}
+
 manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const char *name),
                                void *ctx, manta_error *err)
 {
@@ -188,6 +202,31 @@ manta_status manta__ckdir_put(int dir, const char *name, const uint8_t *p, size_
     snprintf(out->name, sizeof out->name, "%s", name);
   }
   XXH3_freeState(x);
+  return st;
+}
+
+struct adoption {
+  int from, to;
+  manta_error *err;
+};
+
+static manta_status adopt_file(void *ctx, const char *name)
+{
+  const struct adoption *a = ctx;
+  if (renameat(a->from, name, a->to, name) == 0)
+    return MANTA_OK;
+  return manta_error_set(a->err, MANTA_EIO, "move the file %s into its checkpoint: %m", name);
+}
+
+manta_status manta__ckdir_adopt(int parent, const char *name, int dir, manta_error *err)
+{
+  struct adoption a = {open_dir(parent, name), dir, err};
+  if (a.from < 0)
+    return manta_error_set(err, MANTA_EIO, "open %s: %m", name);
+  manta_status st = manta__ckdir_each(a.from, adopt_file, &a, err);
+  close(a.from);
+  if (st == MANTA_OK && unlinkat(parent, name, AT_REMOVEDIR) < 0)
+    st = manta_error_set(err, MANTA_EIO, "remove %s: %m", name);
   return st;
 }
 

@@ -12,10 +12,16 @@
 #define MANTA__CKPT_VALUE        "value.msgpack"
 #define MANTA__CKPT_MANIFEST_MAX (64u << 10)
 #define MANTA__CKPT_TEMP         ".tmp-"
+#define MANTA__CKPT_FILES        ".files-"
 
 /* Number of a checkpoint's directory ("000012"), or -1 if it is not such a name; and the name. */
 int64_t manta__ckdir_number(const char *name);
 void manta__ckdir_name(char out[32], int64_t number);
+
+/* The directory of a rank's own files until they are a checkpoint's: ".files-ATTEMPT-NUMBER".
+ * False: it is not such a name. */
+void manta__ckdir_files_name(char out[48], uint32_t attempt, uint64_t number);
+bool manta__ckdir_files_parse(const char *name, uint32_t *attempt, uint64_t *number);
 
 /* Calls fn for each name in the directory, except . and ..; a negative result ends the walk. */
 manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const char *name),
@@ -32,6 +38,8 @@ manta_status manta__ckdir_verify(int parent, const struct manta__manifest *m, ma
 /* Writes one file of a checkpoint and syncs it. */
 manta_status manta__ckdir_put(int dir, const char *name, const uint8_t *p, size_t n,
                               struct manta__manifest_file *out, manta_error *err);
+/* Moves every file of `name` under parent into `dir`, and removes it. */
+manta_status manta__ckdir_adopt(int parent, const char *name, int dir, manta_error *err);
 /* Removes a checkpoint, the manifest first. 0, or -1 with errno if something is left. */
 int manta__ckdir_remove(int parent, const char *name);
 

@@ -97,7 +97,9 @@ static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_erro
 
 manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err)
 {
-  struct manta__slot s = {.fd = memfd_create("manta-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  static _Atomic uint64_t made;
+  struct manta__slot s = {.fd = memfd_create("manta-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                          .serial = atomic_fetch_add(&made, 1) + 1};
   if (s.fd < 0)
     return no_memory(capacity, "memfd_create", err);
   manta_status st = map_new(&s, capacity, err);

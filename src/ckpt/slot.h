@@ -9,7 +9,8 @@
  *   FREE ──worker──► FILLING ──worker──► READY ──agent──► WRITING ──agent──► READY or FREE
  *                                          └──agent──► FREE (superseded)   └──► RETIRED
  *
- * (1) Only the saving worker moves a slot out of FREE, only the agent moves it into FREE.
+ * (1) Only the saving worker moves a slot out of FREE, only the agent moves it into FREE (but for a
+ *     worker that gives up FILLING one).
  * (2) The content is constant while the state is READY, WRITING or RETIRED.
  * (3) A slot handed out for loading is RETIRED: it is never written again.
  * (4) READY is stored (release) after the last byte: a worker killed at any moment leaves either a
@@ -51,6 +52,7 @@ struct manta__slot_meta {
   uint64_t capacity;                 /* bytes of the whole slot */
   int32_t world;
   uint32_t zero;
+  uint64_t files; /* number of the directory whose files go along (ckdir.h), or 0 */
 };
 static_assert(sizeof(struct manta__slot_meta) <= MANTA__SLOT_META, "fits its page");
 
@@ -62,6 +64,7 @@ struct manta__slot {
   bool announced; /* the agent has its descriptor; false again when it was replaced */
   struct manta__slot_meta *meta; /* the whole slot is mapped from here */
   uint64_t capacity; /* what is mapped: the word in the meta page is for others to read */
+  uint64_t serial;   /* from 1, of all that this process made */
 };
 
 /* Makes a slot of `capacity` bytes (whole pages): FREE, sealed, every page in memory and mapped.
@@ -88,12 +91,15 @@ struct manta__snapshot {
   int32_t world;
   bool has_score;
   double score;
+  uint64_t files;
+  manta_fill_fn fill; /* or NULL: all tensors have data */
+  void *fill_ctx;
 };
 
 /* Copies `state` into a free slot (made or grown as needed, pre-faulted) and marks it READY; gives
  * its index. Waits for a free slot until `by`; `stop` (may be NULL) is polled while waiting and
  * ends the wait with the failure it returns. MANTA_EINVAL names a tensor that makes no sense (bad
- * shape, name twice, NULL data); nothing has changed then. */
+ * shape, name twice, NULL data); nothing has changed then, nor if the snapshot's `fill` failed. */
 manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
                                const struct manta__snapshot *snap, int64_t by,
                                manta_status (*stop)(void *ctx, manta_error *err), void *ctx,

@@ -6,7 +6,8 @@
  * The first save makes one slot and fills it; a short-lived thread then makes the others, so that
  * the second save finds them warm. The same thread replaces, behind a later save, what has become
  * useless: a slot that was RETIRED, or a free one that a grown state does not fit into.
- * (1) All checks come before a slot is taken: once FILLING, nothing can fail any more.
+ * (1) All checks come before a slot is taken: once FILLING, nothing can fail any more but what the
+ *     caller himself puts into it.
  * (2) With an unchanged set of tensors and a free slot, a save makes no system call and no
  *     allocation.
  * (3) The thread owns the slots it was given until it sets `done`; no other memory is shared with
@@ -48,6 +49,7 @@ struct plan {
   const manta_value *value;
   size_t tensors_len, value_off, value_len;
   uint64_t need; /* bytes of slot */
+  void **dst;    /* of each tensor, for the caller's fill; or NULL */
 };
 
 void manta__slots_init(struct manta__slots *s)
@@ -237,10 +239,10 @@ static manta_status find_slot(struct manta__slots *s, uint64_t need, int64_t by,
 
 /* --- Saving --- */
 
-static manta_status check_data(const manta_state *state, const struct manta__layout *l,
+static manta_status check_data(const manta_state *state, const struct manta__layout *l, bool filled,
                                manta_error *err)
 {
-  for (size_t i = 0; i < state->count; i++)
+  for (size_t i = 0; i < state->count && !filled; i++)
     if (!state->tensors[i].data && l->bytes[i])
       return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" has no data",
                              state->tensors[i].name);
@@ -258,8 +260,15 @@ static manta_status renew_layout(struct manta__slots *s, const manta_state *stat
   return MANTA_OK;
 }
 
-static manta_status make_plan(struct manta__slots *s, const manta_state *state, struct plan *p,
-                              manta_error *err)
+// Places for the caller's own writing.
+static manta_status make_places(const manta_state *state, struct plan *p, manta_error *err)
+{
+  p->dst = manta__calloc(state->count + 1, sizeof *p->dst);
+  return p->dst ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory to save a state");
+}
+
+static manta_status make_plan(struct manta__slots *s, const manta_state *state, bool filled,
+                              struct plan *p, manta_error *err)
 {
   static const manta_value nil;
   if (state->count && !state->tensors)
@@ -267,7 +276,7 @@ static manta_status make_plan(struct manta__slots *s, const manta_state *state, 
                            state->count);
   if (!s->layout || !manta__layout_fits(s->layout, state))
     MANTA_TRY(renew_layout(s, state, err));
-  MANTA_TRY(check_data(state, s->layout, err));
+  MANTA_TRY(check_data(state, s->layout, filled, err));
   p->value = state->value ? state->value : &nil;
   p->value_len = manta__pack_size(p->value);
   if (p->value_len == 0 || p->value_len > MANTA_STATE_VALUE_MAX)
@@ -277,7 +286,7 @@ static manta_status make_plan(struct manta__slots *s, const manta_state *state, 
   p->tensors_len = s->layout->header_len + s->layout->data_len;
   p->value_off = (MANTA__SLOT_META + p->tensors_len + 7) / 8 * 8;
   p->need = p->value_off + p->value_len;
-  return MANTA_OK;
+  return filled ? make_places(state, p, err) : MANTA_OK;
 }
 
 static void fill_meta(struct manta__slot_meta *m, const struct plan *p,
@@ -293,21 +302,53 @@ static void fill_meta(struct manta__slot_meta *m, const struct plan *p,
   m->tensors_len = p->tensors_len;
   m->value_off = p->value_off;
   m->value_len = p->value_len;
+  m->files = snap->files;
 }
 
-static void fill(struct manta__slot_meta *m, const struct manta__layout *l,
-                 const manta_state *state, const struct plan *p, const struct manta__snapshot *snap)
+// What is not in memory of this process's own, the caller writes.
+static manta_status fill_by_caller(const struct manta__slots *s, int i, const struct plan *p,
+                                   const struct manta__snapshot *snap, manta_error *err)
 {
-  uint8_t *base = (uint8_t *)m, *header = base + MANTA__SLOT_META, *data = header + l->header_len;
+  const struct manta__slot *slot = &s->slot[i];
+  const struct manta__layout *l = s->layout;
+  uint8_t *data = (uint8_t *)slot->meta + MANTA__SLOT_META + l->header_len;
+  manta_slot_memory memory = {slot->meta, slot->capacity, slot->serial, {0}};
+  static_assert(sizeof memory.live / sizeof *memory.live == MANTA__SLOTS, "one of each");
+  for (int k = 0; k < MANTA__SLOTS; k++)
+    memory.live[k] = s->slot[k].fd >= 0 ? s->slot[k].serial : 0;
+  for (size_t k = 0; k < l->count; k++)
+    p->dst[k] = data + l->offset[k];
+  return snap->fill(snap->fill_ctx, p->dst, &memory, err);
+}
+
+static void copy_tensors(uint8_t *data, const struct manta__layout *l, const manta_state *state)
+{
+  for (size_t i = 0; i < l->count; i++)
+    if (state->tensors[i].data)
+      manta__copy(data + l->offset[i], state->tensors[i].data, l->bytes[i], l->data_len);
+}
+
+static manta_status fill(const struct manta__slots *s, int i, const manta_state *state,
+                         const struct plan *p, const struct manta__snapshot *snap, manta_error *err)
+{
+  const struct manta__layout *l = s->layout;
+  struct manta__slot_meta *m = s->slot[i].meta;
+  uint8_t *base = (uint8_t *)m, *header = base + MANTA__SLOT_META;
+  manta_status st = MANTA_OK;
   atomic_store(&m->state, MANTA__SLOT_FILLING);
   fill_meta(m, p, snap);
   memcpy(header, l->header, l->header_len);
   manta__layout_stamp(header, snap->iteration);
-  for (size_t i = 0; i < l->count; i++)
-    manta__copy(data + l->offset[i], state->tensors[i].data, l->bytes[i], l->data_len);
-  manta__pack_into(base + p->value_off, p->value);
-  manta__copy_fence();
-  atomic_store_explicit(&m->state, MANTA__SLOT_READY, memory_order_release);
+  if (snap->fill)
+    st = fill_by_caller(s, i, p, snap, err);
+  if (st == MANTA_OK) {
+    copy_tensors(header + l->header_len, l, state);
+    manta__pack_into(base + p->value_off, p->value);
+    manta__copy_fence();
+  }
+  atomic_store_explicit(&m->state, st < 0 ? MANTA__SLOT_FREE : MANTA__SLOT_READY,
+                        memory_order_release);
+  return st;
 }
 
 manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
@@ -317,9 +358,12 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
 {
   struct plan p = {0};
   int i = 0;
-  MANTA_TRY(make_plan(s, state, &p, err));
-  MANTA_TRY(find_slot(s, p.need, by, stop, ctx, &i, err));
-  fill(s->slot[i].meta, s->layout, state, &p, snap);
+  MANTA_TRY(make_plan(s, state, snap->fill != NULL, &p, err));
+  manta_status st = find_slot(s, p.need, by, stop, ctx, &i, err);
+  if (st == MANTA_OK)
+    st = fill(s, i, state, &p, snap, err);
+  manta__free(p.dst);
+  MANTA_TRY(st);
   warm_others(s, p.need);
   *index_out = i;
   return MANTA_OK;

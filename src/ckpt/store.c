@@ -186,14 +186,19 @@ static void describe(struct manta__manifest *m, const struct manta__slot_meta *m
   m->bytes = meta->tensors_len + meta->value_len;
 }
 
-static manta_status write_files(int dir, const struct source *src, struct manta__manifest *m,
-                                manta_error *err)
+static manta_status write_files(const manta__store *s, int dir, const struct source *src,
+                                struct manta__manifest *m, manta_error *err)
 {
   const struct manta__slot_meta *meta = &src->meta;
+  manta_error why = MANTA_ERROR_INIT;
+  char files[48];
   MANTA_TRY(manta__ckdir_put(dir, MANTA__CKPT_TENSORS, src->base + meta->tensors_off,
                              meta->tensors_len, &m->files[0], err));
   MANTA_TRY(manta__ckdir_put(dir, MANTA__CKPT_VALUE, src->base + meta->value_off, meta->value_len,
                              &m->files[1], err));
+  manta__ckdir_files_name(files, meta->id.attempt, meta->files);
+  if (meta->files && manta__ckdir_adopt(s->dir, files, dir, &why) < 0)
+    manta__warn("a checkpoint lacks its files: %s", why.message);
   return fsync(dir) < 0 ? manta_error_set(err, MANTA_EIO, "sync a checkpoint: %m") : MANTA_OK;
 }
 
@@ -244,7 +249,7 @@ static manta_status write_source(manta__store *s, const struct source *src,
   MANTA_TRY(check_content(src, err));
   MANTA_TRY(make_temp(s, temp, &dir, err));
   describe(&m, &src->meta);
-  manta_status st = write_files(dir, src, &m, err);
+  manta_status st = write_files(s, dir, src, &m, err);
   close(dir);
   if (st == MANTA_OK)
     st = give_number(s, temp, &m, err);
@@ -295,6 +300,31 @@ static void retain(manta__store *s, bool *stays)
   s->count = kept;
 }
 
+struct sweep {
+  const manta__store *store;
+  const struct manta__manifest *newest;
+};
+
+// The rank's own files of a snapshot that was dropped, or that was never made.
+static manta_status sweep_one(void *ctx, const char *name)
+{
+  const struct sweep *w = ctx;
+  const struct manta__ident *id = &w->newest->id;
+  uint32_t attempt;
+  uint64_t number;
+  if (!manta__ckdir_files_parse(name, &attempt, &number))
+    return MANTA_OK;
+  if (attempt < id->attempt || (attempt == id->attempt && number <= id->seq))
+    manta__ckdir_remove(w->store->dir, name);
+  return MANTA_OK;
+}
+
+static void sweep_files(const manta__store *s, const struct manta__manifest *newest)
+{
+  struct sweep w = {s, newest};
+  manta__ckdir_each(s->dir, sweep_one, &w, NULL);
+}
+
 manta_status manta__store_commit(manta__store *s, const struct manta__manifest *m, manta_error *err)
 {
   if (manta__ckdir_number(m->name) < 0 || (s->count && by_number(m, &s->list[s->count - 1]) <= 0))
@@ -310,6 +340,7 @@ manta_status manta__store_commit(manta__store *s, const struct manta__manifest *
   } else {
     s->list[s->count++] = *m;
     retain(s, stays);
+    sweep_files(s, m);
   }
   manta__free(stays);
   return st;

@@ -2,13 +2,16 @@
  *
  * ckpt/store.h - where a snapshot becomes durable: run directory/checkpoints/.
  *
- *   checkpoints/000012/   state.safetensors  value.msgpack  manifest.json
+ *   checkpoints/000012/   state.safetensors  value.msgpack  manifest.json, and the rank's own files
+ *   checkpoints/.files-ATTEMPT-NUMBER/   those, until the snapshot that names them is written
  *
  * (1) A manifest appears, by rename, only after every file it names is fsync'd, and run.log is
  *     synced up to the snapshot's iteration.
  * (2) Readers look at manifests only; a directory without a valid one does not exist.
  * (3) Deletion removes the manifest first (and syncs), the files after.
- * (4) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what
+ * (4) A rank's own files are in no manifest: a checkpoint is whole without them. Those that are
+ *     older than a checkpoint that was committed belong to no snapshot any more and are removed.
+ * (5) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what
  *     it made.
  */
 #ifndef MANTA_CKPT_STORE_H

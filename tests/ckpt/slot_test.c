@@ -342,6 +342,73 @@ static void fini_at_once_and_in_a_fork(void **ctx)
   }
 }
 
+/* Writes the tensors of a sample that have no data, or fails. */
+struct by_hand {
+  const struct sample *s;
+  manta_slot_memory memory;
+  manta_status status;
+};
+
+static manta_status fill_by_hand(void *ctx, void *const *dst, const manta_slot_memory *memory,
+                                 manta_error *err)
+{
+  struct by_hand *h = ctx;
+  h->memory = *memory;
+  for (size_t i = 0; i < h->s->state.count; i++) {
+    const uint8_t *at = dst[i], *base = memory->base;
+    assert_true(at >= base && at <= base + memory->bytes);
+  }
+  memcpy(dst[1], h->s->w, (size_t)manta_tensor_bytes(&h->s->tensors[1]));
+  return h->status < 0 ? manta_error_set(err, h->status, "no hand") : MANTA_OK;
+}
+
+static void the_caller_fills_in_what_has_no_data(void **ctx)
+{
+  struct manta__slots slots;
+  struct sample s;
+  manta_error err = MANTA_ERROR_INIT;
+  struct by_hand hand = {.s = &s};
+  struct manta__snapshot snap = sample_snapshot(5);
+  int i = -1;
+  manta__slots_init(&slots);
+  sample_init(&s, 800);
+  sample_fill(&s, 5);
+  snap.fill = fill_by_hand;
+  snap.fill_ctx = &hand;
+  s.tensors[1].data = NULL;
+  assert_ok(manta__slots_save(&slots, &s.state, &snap, MANTA__NEVER, NULL, NULL, &i, &err), &err);
+  s.tensors[1].data = s.w;
+  assert_holds(slots.slot[i].fd, &s, 5);
+  assert_ptr_equal(hand.memory.base, slots.slot[i].meta);
+  assert_true(hand.memory.serial > 0 && hand.memory.live[i] == hand.memory.serial);
+  manta__slots_fini(&slots);
+  sample_fini(&s);
+}
+
+static void a_fill_that_fails_leaves_the_slot_free(void **ctx)
+{
+  struct manta__slots slots;
+  struct sample s;
+  manta_error err = MANTA_ERROR_INIT;
+  struct by_hand hand = {.s = &s, .status = MANTA_EUSER};
+  struct manta__snapshot snap = sample_snapshot(5);
+  int i = -1;
+  manta__slots_init(&slots);
+  sample_init(&s, 800);
+  warm_up(&slots, &s);
+  snap.fill = fill_by_hand;
+  snap.fill_ctx = &hand;
+  for (int round = 0; round < 2 * MANTA__SLOTS; round++) {
+    assert_status(manta__slots_save(&slots, &s.state, &snap, MANTA__NEVER, NULL, NULL, &i, &err),
+                  MANTA_EUSER);
+    assert_string_equal(err.message, "no hand");
+  }
+  i = sample_save(&slots, &s, 6);
+  assert_holds(slots.slot[i].fd, &s, 6);
+  manta__slots_fini(&slots);
+  sample_fini(&s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -356,6 +423,8 @@ int main(void)
       cmocka_unit_test(a_retired_slot_is_replaced_behind_a_save),
       cmocka_unit_test(a_larger_state_gets_larger_slots),
       cmocka_unit_test(fini_at_once_and_in_a_fork),
+      cmocka_unit_test(the_caller_fills_in_what_has_no_data),
+      cmocka_unit_test(a_fill_that_fails_leaves_the_slot_free),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

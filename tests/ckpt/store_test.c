@@ -3,6 +3,7 @@
  * The store: what is written and committed is found again, retention keeps what it should, and
  * leftovers go.
  */
+#include <inttypes.h>
 #include <sys/mman.h>
 
 #include "ckpt/ckdir.h"
@@ -337,6 +338,74 @@ static void numbers_have_six_digits_or_more(void **ctx)
   }
 }
 
+// The rank's own files of the snapshot with this number, in attempt 3 as all samples are.
+static void make_files(struct fixture *f, uint64_t number)
+{
+  char path[160];
+  snprintf(path, sizeof path, "%s/checkpoints", f->path);
+  mkdir(path, 0700);
+  snprintf(path, sizeof path, "%s/checkpoints/.files-3-%" PRIu64, f->path, number);
+  assert_int_equal(mkdir(path, 0700), 0);
+  snprintf(path, sizeof path, "%s/checkpoints/.files-3-%" PRIu64 "/model.pt", f->path, number);
+  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  assert_int_equal(write(fd, "model", 5), 5);
+  close(fd);
+}
+
+static struct manta__manifest put_with_files(struct fixture *f, manta__store *s, uint64_t seed,
+                                             uint64_t files)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  int fd = save(f, seed);
+  f->slots.slot[f->slot].meta->files = files;
+  assert_ok(manta__store_write(s, fd, &m, &err), &err);
+  assert_ok(manta__store_commit(s, &m, &err), &err);
+  return m;
+}
+
+static bool has_model(struct fixture *f, const char *name)
+{
+  char path[160];
+  snprintf(path, sizeof path, "%s/checkpoints/%s/model.pt", f->path, name);
+  return access(path, F_OK) == 0;
+}
+
+static void files_go_with_their_checkpoint(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta__store *s = open_store(f, &(struct manta__retention){.keep_last = 1});
+  make_files(f, 5);
+  put_with_files(f, s, 6, 5);
+  assert_string_equal(names(f), "000001");
+  assert_true(has_model(f, "000001"));
+  put(f, s, 7);
+  assert_string_equal(names(f), "000002");
+  assert_false(has_model(f, "000002"));
+  assert_newest(f, "000002", 7);
+  assert_int_equal(f->warnings, 0);
+  manta__store_close(s);
+}
+
+static void files_of_what_was_dropped_are_swept(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta__store *s = open_store(f, &keep_all);
+  make_files(f, 2); // of a snapshot that was dropped
+  make_files(f, 9); // of one that is still to come
+  manta__store_close(s);
+  s = open_store(f, &keep_all);
+  assert_string_equal(names(f), ".files-3-2 .files-3-9"); // what a user was told is on disk stays
+  put(f, s, 5);
+  assert_string_equal(names(f), ".files-3-9 000001");
+  put_with_files(f, s, 10, 9);
+  assert_string_equal(names(f), "000001 000002");
+  put_with_files(f, s, 11, 11); // somebody has removed them: the checkpoint counts without
+  assert_newest(f, "000003", 11);
+  assert_int_equal(f->warnings, 1);
+  manta__store_close(s);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -352,6 +421,8 @@ int main(void)
       TEST(opening_removes_leftovers_only),
       TEST(a_second_store_leaves_the_first_ones_write_alone),
       TEST(a_renamed_checkpoint_is_not_believed),
+      TEST(files_go_with_their_checkpoint),
+      TEST(files_of_what_was_dropped_are_swept),
       cmocka_unit_test(numbers_have_six_digits_or_more),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
