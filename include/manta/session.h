@@ -90,6 +90,24 @@ MANTA_API manta_status manta_session_report(manta_session *s, const manta_value 
 MANTA_API manta_status manta_session_save(manta_session *s, const manta_state *state,
                                           manta_error *err);
 
+/* The same, where the bytes of some tensors are not the caller's to point at (they are on a device,
+ * say): `fill` is called once, on rank 0, to put them into the slot. */
+MANTA_API manta_status manta_session_save_by(manta_session *s, const manta_state *state,
+                                             manta_fill_fn fill, void *ctx, manta_error *err);
+/* The same, where every rank has a part of the state: a collective of all ranks, over
+ * manta_session_comm. The checkpoint has the tensors of all, named "rankR.NAME", and the value
+ * {"sharded": world size, "parts": [value of rank 0, …]}; it exists as a whole or not at all, and
+ * does when this returns. The memory is rank 0's. If one rank's part makes no sense, all return
+ * MANTA_EINVAL. manta_session_load of the same attempt gives it to rank 0 alone. */
+MANTA_API manta_status manta_session_save_sharded(manta_session *s, const manta_state *state,
+                                                  manta_error *err);
+/* A new, empty directory (its path, borrowed until the next call) for files that are to lie beside
+ * the next state that rank 0 saves: they move into that checkpoint's directory when it is written,
+ * and go with it. The caller syncs them. If that state is never written, they are removed with the
+ * next that is. MANTA_ESTATE on other ranks; MANTA_EUNSUPPORTED where the host of this rank does
+ * not have the run's directory. */
+MANTA_API manta_status manta_session_files(manta_session *s, const char **dir, manta_error *err);
+
 /* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none: what this rank
  * saved last in this attempt, else what the attempt began from, which is the same on every rank.
  * Its tensors are mapped, not copied; what is written to them is this opening's own. */

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static double seconds_from_env(const char *name, double dflt)
 static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, manta_error *err)
 {
   manta_value env = {0}, config = {0};
-  char cwd[4096];
+  char cwd[4096], dir[PATH_MAX];
   MANTA_TRY(manta_value_set_map(job));
   MANTA_TRY(manta__func_describe(job, fn, err));
   MANTA_TRY(manta__program_environment(&r->trainer->program, false, &env));
@@ -53,6 +54,10 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   MANTA_TRY(manta_value_put(job, "config", &config));
   MANTA_TRY(manta_value_put_bool(job, "in_run", !r->exec));
   MANTA_TRY(manta_value_put_bool(job, "single", r->single));
+  if (r->rundir >= 0) {
+    manta__dir_path(r->rundir, dir);
+    MANTA_TRY(manta_value_put_string(job, "dir", dir));
+  }
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
   if (r->payload) {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/session.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,13 +17,16 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
+#include "ckpt/ckdir.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
 #include "group/proto.h"
+#include "sys/file.h"
 #include "sys/shm.h"
 #include "sys/sock.h"
 #include "train/comms.h"
 #include "train/func.h"
+#include "train/shard.h"
 
 #define WAIT_STEP_NS  20000000 /* how often a waiting call looks at the abort word */
 #define SLOT_WAIT_S   600.0    /* for a free slot: the disk is that slow, or the agent is gone */
@@ -40,6 +47,8 @@ struct manta_session {
   double score;
   int saved_slot; // newest of this attempt, or -1
   bool saves;     // save was called, on whatever rank
+  uint64_t files; // number of the directory whose files go with the next save, or 0
+  char files_dir[PATH_MAX];
   struct manta__comms comms;
   bool detailed;
   char host[256];
@@ -287,14 +296,20 @@ static manta_status hand_over(manta_session *s, int index, uint64_t seq, manta_e
   return MANTA_OK;
 }
 
-static manta_status save(manta_session *s, const manta_state *state, manta_error *err)
+static manta_status save(void *session, const manta_state *state, manta_fill_fn fill,
+                         void *fill_ctx, manta_error *err)
 {
+  manta_session *s = session;
   struct manta__snapshot snap = {.id = s->job->id,
                                  .iteration = s->iteration,
                                  .world = s->job->world,
                                  .has_score = s->has_score,
-                                 .score = s->score};
+                                 .score = s->score,
+                                 .files = s->files,
+                                 .fill = fill,
+                                 .fill_ctx = fill_ctx};
   int index;
+  s->files = 0;
   snap.id.seq = ++s->job->worker->seq;
   atomic_store(&s->job->cell->stalled, 1);
   manta_status st = manta__slots_save(&slots, state, &snap, manta__deadline(SLOT_WAIT_S),
@@ -308,16 +323,71 @@ static manta_status save(manta_session *s, const manta_state *state, manta_error
   return st;
 }
 
-manta_status manta_session_save(manta_session *s, const manta_state *state, manta_error *err)
+static manta_status begin_save(manta_session *s, manta_error *err)
 {
   if (!s->in_run || s->job->worker->dead)
     return manta_error_set(err, MANTA_ESTATE, "save outside of a run, or in a forked child");
   MANTA_TRY(manta__ctl_check(s->job->ctl, err));
   manta_session_heartbeat(s);
   s->saves = true;
+  return MANTA_OK;
+}
+
+manta_status manta_session_save_by(manta_session *s, const manta_state *state, manta_fill_fn fill,
+                                   void *ctx, manta_error *err)
+{
+  MANTA_TRY(begin_save(s, err));
   if (s->job->id.rank == 0)
-    MANTA_TRY(save(s, state, err));
+    MANTA_TRY(save(s, state, fill, ctx, err));
   return manta_session_preempted(s) ? preempted(err) : MANTA_OK;
+}
+
+manta_status manta_session_save(manta_session *s, const manta_state *state, manta_error *err)
+{
+  return manta_session_save_by(s, state, NULL, NULL, err);
+}
+
+manta_status manta_session_save_sharded(manta_session *s, const manta_state *state,
+                                        manta_error *err)
+{
+  MANTA_TRY(begin_save(s, err));
+  MANTA_TRY(manta__shard_save(manta_session_comm(s), state, save, s, err));
+  return manta_session_preempted(s) ? preempted(err) : MANTA_OK;
+}
+
+// Its number is not above that of the save that follows: a later checkpoint sweeps what is left.
+static manta_status make_files(manta_session *s, int rundir, const char *path, manta_error *err)
+{
+  char name[48];
+  int dir;
+  uint64_t number = s->job->worker->seq + 1;
+  MANTA_TRY(manta__dir_makeat(rundir, "checkpoints", &dir, err));
+  manta__ckdir_files_name(name, s->job->id.attempt, number);
+  manta__ckdir_remove(dir, name); // of a call before this one, without a save between
+  int rc = mkdirat(dir, name, 0700);
+  close(dir);
+  if (rc < 0)
+    return manta_error_set(err, MANTA_EIO, "make the directory %s: %m", name);
+  int n = snprintf(s->files_dir, sizeof s->files_dir, "%s/checkpoints/%s", path, name);
+  if (n < 0 || (size_t)n >= sizeof s->files_dir)
+    return manta_error_set(err, MANTA_ETOOBIG, "the path of the run's directory is too long");
+  s->files = number;
+  return MANTA_OK;
+}
+
+manta_status manta_session_files(manta_session *s, const char **dir, manta_error *err)
+{
+  const char *path = manta_value_as_string(manta_value_get(&s->job->spec, "dir"), NULL);
+  if (!s->in_run || s->job->worker->dead || s->job->id.rank != 0 || !path)
+    return manta_error_set(err, MANTA_ESTATE, "only rank 0 of a run has files beside its state");
+  int rundir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (rundir < 0)
+    return manta_error_set(err, MANTA_EUNSUPPORTED, "this host has no directory %s: %m", path);
+  manta_status st = make_files(s, rundir, path, err);
+  close(rundir);
+  if (st == MANTA_OK)
+    *dir = s->files_dir;
+  return st;
 }
 
 // A slot of ours is filled again by the third save from now: give a copy of its own.
@@ -387,6 +457,7 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->iteration = 0;
   s->saved_slot = -1;
   s->saves = s->has_score = false;
+  s->files = 0;
   s->last_report_ns = manta__now();
   if (s->job->ckpt_fd < 0)
     return MANTA_OK;
