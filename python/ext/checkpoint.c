@@ -59,6 +59,18 @@ static PyObject *view_of(PyObject *self, PyObject *args)
   return view_new(owner, (void *)(uintptr_t)at, bytes);
 }
 
+/* address(object) -> where the bytes of an object with the buffer interface lie. They stay there as
+ * long as somebody holds the object and does not change its size. */
+static PyObject *address(PyObject *self, PyObject *o)
+{
+  Py_buffer b;
+  if (PyObject_GetBuffer(o, &b, PyBUF_SIMPLE) < 0)
+    return NULL;
+  PyObject *at = PyLong_FromVoidPtr(b.buf);
+  PyBuffer_Release(&b);
+  return at;
+}
+
 // --- checkpoints ---------------------------------------------------------------------------------
 
 PyObject *mpy_checkpoint_new(manta_checkpoint *c)
@@ -151,6 +163,8 @@ static PyMethodDef functions[] = {
     {"open_checkpoint", open_checkpoint, METH_VARARGS,
      MPY_DOC("open_checkpoint($module, directory, verify=True, /)", "(str, bool) -> Checkpoint",
              "One that lies on disk.")},
+    {"address", address, METH_O,
+     MPY_DOC("address($module, buffer, /)", "(Any) -> int", "Where its memory begins.")},
     {"view", view_of, METH_VARARGS,
      MPY_DOC("view($module, address, bytes, owner, /)", "(int, int, object) -> View",
              "Memory that the owner keeps alive.")},
@@ -176,11 +190,25 @@ static PyType_Spec view_spec = {.name = "manta._manta.View",
                                 .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                 .slots = view_slots};
 
+// The names of the element types; a type's number is its index.
+static int add_dtypes(PyObject *module)
+{
+  PyObject *names = PyTuple_New(MANTA_DTYPE_COUNT);
+  int failed = !names;
+  for (int i = 0; !failed && i < MANTA_DTYPE_COUNT; i++)
+    failed = PyTuple_SetItem(names, i, PyUnicode_FromString(manta_dtype_name((manta_dtype)i))) < 0;
+  failed = failed || PyModule_AddObjectRef(module, "DTYPES", names) < 0;
+  Py_DecRef(names);
+  return failed ? -1 : 0;
+}
+
 int mpy_add_checkpoint(PyObject *module)
 {
   checkpoint_type = (PyTypeObject *)PyType_FromSpec(&checkpoint_spec);
   view_type = (PyTypeObject *)PyType_FromSpec(&view_spec);
   if (!checkpoint_type || !view_type || PyModule_AddFunctions(module, functions) < 0)
+    return -1;
+  if (add_dtypes(module) < 0)
     return -1;
   if (PyModule_AddObjectRef(module, "Checkpoint", (PyObject *)checkpoint_type) < 0)
     return -1;

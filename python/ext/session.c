@@ -170,37 +170,95 @@ static bool take_tensor(PyObject *row, manta_tensor *t)
   return !PyErr_Occurred();
 }
 
-static PyObject *save_state(manta_session *s, const manta_state *state)
+// What a state is saved with, besides itself.
+struct how {
+  PyObject *fill; /* or NULL */
+  size_t count;   /* of its tensors */
+  int sharded;
+};
+
+static PyObject *addresses(void *const *dst, size_t n)
+{
+  PyObject *list = PyList_New((Py_ssize_t)n);
+  for (size_t i = 0; list && i < n; i++)
+    if (PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromVoidPtr(dst[i])) < 0) {
+      Py_DecRef(list);
+      return NULL;
+    }
+  return list;
+}
+
+// An exception stays set, for save to find.
+static manta_status call_fill(void *ctx, void *const *dst, const manta_slot_memory *m,
+                              manta_error *err)
+{
+  const struct how *how = ctx;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *list = addresses(dst, how->count);
+  PyObject *done = list ? PyObject_CallFunction(
+                              how->fill, "NKnK(KKK)", list, (unsigned long long)(uintptr_t)m->base,
+                              (Py_ssize_t)m->bytes, m->serial, m->live[0], m->live[1], m->live[2])
+                        : NULL;
+  Py_DecRef(done);
+  PyGILState_Release(gil);
+  return done ? MANTA_OK : manta_error_set(err, MANTA_EUSER, "the state could not be filled in");
+}
+
+static PyObject *save_state(manta_session *s, const manta_state *state, struct how *how)
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_status st;
   Py_BEGIN_ALLOW_THREADS;
-  st = manta_session_save(s, state, &err);
+  if (how->sharded)
+    st = manta_session_save_sharded(s, state, &err);
+  else
+    st = manta_session_save_by(s, state, how->fill ? call_fill : NULL, how, &err);
   Py_END_ALLOW_THREADS;
-  return done(st, &err);
+  return PyErr_Occurred() ? NULL : done(st, &err);
 }
 
+static bool take_tensors(PyObject *rows, manta_tensor *tensors, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (!take_tensor(PyList_GetItem(rows, (Py_ssize_t)i), &tensors[i]))
+      return false;
+  return true;
+}
+
+/* fill(addresses, base, bytes, serial, live) writes those whose address is 0 into the slot. */
 static PyObject *save(PyObject *self, PyObject *args)
 {
-  PyObject *rows, *extra;
+  PyObject *rows, *extra, *fill = Py_None;
+  struct how how = {0};
   manta_session *s = session();
-  if (!s || !PyArg_ParseTuple(args, "O!O!", &PyList_Type, &rows, &PyDict_Type, &extra))
+  if (!s || !PyArg_ParseTuple(args, "O!O!|Op", &PyList_Type, &rows, &PyDict_Type, &extra, &fill,
+                              &how.sharded))
     return NULL;
-  size_t n = (size_t)PyList_Size(rows);
-  manta_tensor *tensors = PyMem_Calloc(n + 1, sizeof *tensors);
+  how.fill = fill == Py_None ? NULL : fill;
+  how.count = (size_t)PyList_Size(rows);
+  manta_tensor *tensors = PyMem_Calloc(how.count + 1, sizeof *tensors);
   manta_value value = {0};
   if (!tensors)
     return PyErr_NoMemory();
   bool ok = mpy_to_value(extra, MPY_EXACT, &value);
   if (!ok && !PyErr_Occurred())
     PyErr_SetString(PyExc_TypeError, "the small value of a checkpoint is a dict of plain values");
-  for (size_t i = 0; ok && i < n; i++)
-    ok = take_tensor(PyList_GetItem(rows, (Py_ssize_t)i), &tensors[i]);
-  manta_state state = {tensors, n, &value};
-  PyObject *result = ok ? save_state(s, &state) : NULL;
+  manta_state state = {tensors, how.count, &value};
+  ok = ok && take_tensors(rows, tensors, how.count);
+  PyObject *result = ok ? save_state(s, &state, &how) : NULL;
   manta_value_fini(&value);
   PyMem_Free(tensors);
   return result;
+}
+
+static PyObject *files(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_session *s = session();
+  const char *dir;
+  if (!s)
+    return NULL;
+  return manta_session_files(s, &dir, &err) < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
 }
 
 static PyMethodDef functions[] = {
@@ -223,10 +281,12 @@ static PyMethodDef functions[] = {
     {"check", check, METH_NOARGS,
      MPY_DOC("check($module)", "() -> None", "Raises what report would raise now.")},
     {"save", save, METH_VARARGS,
-     MPY_DOC("save($module, tensors, value, /)",
-             "(list[tuple[str, int, tuple[int, ...], int]], dict[str, Any]) -> None",
-             "Snapshots a state: name, dtype, shape and address of each tensor, and a "
-             "value.")},
+     MPY_DOC("save($module, tensors, value, fill=None, sharded=False, /)",
+             "(list[tuple[str, int, tuple[int, ...], int]], dict[str, Any], "
+             "Callable[..., None] | None, bool) -> None",
+             "Snapshots a state: name, dtype, shape and address of each tensor, and a value.")},
+    {"files", files, METH_NOARGS,
+     MPY_DOC("files($module)", "() -> str", "A directory for files beside the next state.")},
     {"load", load, METH_NOARGS,
      MPY_DOC("load($module)", "() -> Checkpoint | None", "The newest checkpoint, or None.")},
     {NULL, NULL, 0, NULL}};

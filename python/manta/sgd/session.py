@@ -40,17 +40,39 @@ def report(**metrics: Any) -> None:
         _outside("report")
 
 
-def save_checkpoint(*args: Any, **state: Any) -> None:
-    if _manta.in_session():
-        raise NotImplementedError
-    _outside("save_checkpoint")
+def save_checkpoint(*args: Any, files: bool = False, sharded: bool = False, **state: Any) -> None:
+    """Saves a checkpoint: `save_checkpoint(model=…, epoch=…)`, or any one object. After the report
+    it belongs to. Costs the step one copy of the memory; the disk is written to behind it. Rank 0's
+    is the checkpoint; the others call it too, and learn there that the run ends. A dict gets
+    `_timestamp`.
+
+    files: each element or entry also becomes a file of its own that torch.load opens
+    (`checkpoints/NNNNNN/model.pt` in the run's directory), on disk before the call returns.
+
+    sharded: every rank saves its own part: all of them call it, and it returns when all parts are
+    there. It counts as a whole or not at all."""
+    if args and state or len(args) > 1:
+        raise TypeError("save_checkpoint takes one object, or entries by name")
+    if not _manta.in_session():
+        _outside("save_checkpoint")
+        return
+    from manta import _state
+    _state.save(args[0] if args else state, files, sharded)
 
 
-def load_checkpoint() -> Any:
-    if _manta.in_session():
-        raise NotImplementedError
-    _outside("load_checkpoint")
-    return None
+def load_checkpoint(device: Any = None) -> Any:
+    """What was saved last, after a revival too, or None. Its tensors are mapped, not copied, and
+    may be changed. Tensors that were on a GPU come back in host memory, or on `device` if one is
+    given.
+
+    Of a sharded checkpoint each rank gets its own part back; if the number of ranks is another one
+    now, all of them get the list of all parts. Within an attempt what was saved in it comes back on
+    rank 0 alone; the others get what the attempt began from."""
+    if not _manta.in_session():
+        _outside("load_checkpoint")
+        return None
+    from manta import _state
+    return _state.load(device)
 
 
 def _place(index: int, call: str, alone: int) -> int:

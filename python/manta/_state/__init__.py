@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python objects as checkpoints, and back.
+
+A checkpoint is named tensors and a small value. An object becomes one without its tensors' bytes
+passing through a pickle: the pickle holds the structure alone and lies there as the tensor
+"_pickle"; each tensor lies beside it under its path in the object ("model.layer.weight"), with its
+own type and shape, where `manta ckpt show` and programs in C find it.
+
+(1) "_pickle" is two pickles: a table (where each tensor is), then the object.
+(2) Memory that several tensors share is written once: the largest of them is the entry, the others
+    are views of it. Only what overlaps counts: the rest of a storage is not written.
+(3) What cannot be an entry (sparse, meta, quantized) goes its own way through the pickle.
+(4) What is restored lies in the mapping of the checkpoint: nothing is copied until it is written
+    to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manta import _manta
+from manta._state.entry import FORMAT
+from manta._state.files import write_files
+from manta._state.gpu import filler, on_gpu
+from manta._state.packing import find, pack, rows_of
+from manta._state.restoring import load_dir, restore
+from manta._state.tidy import clean, stamp
+
+__all__ = ["clean", "load", "load_dir", "pack", "restore", "save", "stamp", "write_files"]
+
+
+def save(obj: Any, files: bool, sharded: bool) -> None:
+    """What save_checkpoint does in a worker."""
+    if files and sharded:
+        raise ValueError("save_checkpoint: files and sharded exclude each other; files are of rank "
+                         "0 alone")
+    if not sharded and _manta.place()[0] != 0:
+        _manta.save([], {})
+        return
+    obj = stamp(clean(obj))
+    if sharded:
+        rows, value, keep = pack(obj)
+        _manta.save(rows, value, None, True)
+        del keep
+        return
+    found, stream = find(obj)
+    if files:
+        write_files(obj, _manta.files())
+    fill = filler(found.entries) if any(on_gpu(e.source) for e in found.entries) else None
+    _manta.save(rows_of(found.entries, stream), {"format": FORMAT}, fill)
+
+
+def load(device: Any = None) -> Any:
+    """What load_checkpoint does in a worker."""
+    found = _manta.load()
+    if found is not None:
+        return restore(found, True, device, _manta.place()[:2])
+    from manta import _worker
+    return _worker.job.checkpoint if _worker.job is not None else None

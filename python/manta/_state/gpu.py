@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of a GPU: into pinned memory, or straight into a slot."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from manta import _manta
+from manta._state.entry import Entry, loaded_torch
+
+_pinned: Any = None  # host memory that a device copies into by itself, kept from save to save
+_registered: dict[int, int] = {}  # slots that it can copy into as well: serial -> address
+
+
+def _begin_copy(t: Any, host: Any) -> None:
+    """host: bytes in host memory, as many as the tensor has."""
+    host.view(t.dtype).view(t.shape).copy_(t, non_blocking=True)
+
+
+def _await_copies(sources: list[Any]) -> None:
+    for device in {t.device for t in sources}:
+        loaded_torch().cuda.synchronize(device)
+
+
+def stage(sources: list[Any]) -> list[Any]:
+    """Tensors of a GPU, in host memory: all copies are begun, then waited for once."""
+    global _pinned
+    torch = loaded_torch()
+    sizes = [-(-t.nbytes // 64) * 64 for t in sources]
+    if _pinned is None or _pinned.numel() < sum(sizes):
+        _pinned = None
+        _pinned = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=True)
+    staged, at = [], 0
+    for t, size in zip(sources, sizes):
+        host = _pinned[at:at + t.nbytes]
+        _begin_copy(t, host)
+        staged.append(host)
+        at += size
+    _await_copies(sources)
+    return staged
+
+
+def _register(base: int, size: int, serial: int, live: tuple[int, ...]) -> None:
+    """Makes a slot memory that the device copies into by itself. If it can't be, the copy is
+    slower. A slot that is gone is forgotten first: its address may be another's now."""
+    cuda = loaded_torch().cuda.cudart()
+    for gone in set(_registered) - set(live):
+        cuda.cudaHostUnregister(_registered.pop(gone))
+    if serial not in _registered and int(cuda.cudaHostRegister(base, size, 0)) == 0:
+        _registered[serial] = base
+
+
+def filler(entries: list[Entry]) -> Callable[..., None]:
+    """Copies what is on a GPU straight into the slot."""
+    away = [(i, e.source) for i, e in enumerate(entries) if on_gpu(e.source) and e.source.numel()]
+
+    def fill(addresses: list[int], base: int, size: int, serial: int, live: Any) -> None:
+        torch = loaded_torch()
+        _register(base, size, serial, live)
+        for i, t in away:
+            view = _manta.view(addresses[i], t.nbytes, None)
+            _begin_copy(t, torch.frombuffer(view, dtype=torch.uint8))
+        _await_copies([t for _, t in away])
+
+    return fill
+
+
+def on_gpu(source: Any) -> bool:
+    torch = loaded_torch()
+    return bool(torch) and isinstance(source, torch.Tensor) and source.is_cuda
+
+
+def elsewhere(source: Any) -> bool:
+    """On a device that is neither this host's memory nor a GPU of CUDA's kind."""
+    torch = loaded_torch()
+    return (bool(torch) and isinstance(source, torch.Tensor) and source.device.type != "cpu"
+            and not source.is_cuda)
