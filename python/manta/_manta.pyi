@@ -148,6 +148,9 @@ class View:
     """Bytes of somebody else."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+def address(buffer: Any, /) -> int:
+    """Where its memory begins."""
+
 def amx_cure() -> str | None:
     """NAME=VALUE that this CPU needs, or None."""
 
@@ -162,6 +165,9 @@ def embed(argv: list[str], /) -> bool:
 
 def environment() -> list[bytes]:
     """The C library's environment, NAME=VALUE."""
+
+def files() -> str:
+    """A directory for files beside the next state."""
 
 def heartbeat() -> None:
     """A sign of life."""
@@ -196,7 +202,13 @@ def release() -> bool:
 def report(**metrics: Any) -> None:
     """Queues one row."""
 
-def save(tensors: list[tuple[str, int, tuple[int, ...], int]], value: dict[str, Any], /) -> None:
+def save(
+    tensors: list[tuple[str, int, tuple[int, ...], int]],
+    value: dict[str, Any],
+    fill: Callable[..., None] | None = None,
+    sharded: bool = False,
+    /,
+) -> None:
     """Snapshots a state: name, dtype, shape and address of each tensor, and a value."""
 
 def serve(argv: list[str], /) -> bool:
