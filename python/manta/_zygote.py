@@ -47,6 +47,7 @@ def main() -> None:
     framework = sys.argv[1]
     try:
         import cloudpickle  # noqa: F401
+        import manta._state  # noqa: F401
         LOAD[framework]()
     except Exception as e:
         _worker.broken = e  # a worker says so, where somebody reads it

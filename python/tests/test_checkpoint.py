@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -342,3 +343,22 @@ def test_gpu(trainer: Trainer) -> None:
     got = trainer.run(on_gpu)
     assert got[0] == (*state, ("cpu", 20.0))
     assert got[1][:6] == state
+
+
+# --- where it comes from --------------------------------------------------------------------------
+
+
+def test_a_foreign_pickle_needs_trust(tmp_path: Path) -> None:
+    def train(config: Any) -> Any:
+        sgd.save_checkpoint(x=1)
+        return sgd.load_checkpoint()["x"]
+
+    with Trainer(backend=None, logdir=tmp_path / "ours") as t:
+        t.run(train)
+        [path] = checkpoints(t)
+        assert t.run(lambda: sgd.load_checkpoint()["x"], checkpoint=path) == [1]
+    foreign = shutil.copytree(path, tmp_path / "foreign")
+    with Trainer(backend=None, logdir=tmp_path / "ours") as t:
+        with pytest.raises(PermissionError, match="trust=True"):
+            t.run(lambda: 1, checkpoint=foreign)
+        assert t.run(lambda: sgd.load_checkpoint()["x"], checkpoint=foreign, trust=True) == [1]

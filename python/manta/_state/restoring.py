@@ -141,3 +141,10 @@ def _array(number: int, shape: tuple[int, ...], view: Any) -> Any:
 def load_dir(path: str | os.PathLike[str], trust: bool = False, device: Any = None) -> Any:
     """The object in a checkpoint's directory (the one with manifest.json), every byte verified."""
     return restore(_manta.open_checkpoint(os.fspath(path), True), trust, device)
+
+
+def is_pickled(path: str | os.PathLike[str]) -> bool:
+    """Whether what lies there would have to be unpickled."""
+    value = _manta.open_checkpoint(os.fspath(path), False).value()
+    parts = [value, *(value.get("parts") or [])] if isinstance(value, dict) else []
+    return any(isinstance(part, dict) and part.get("format") == FORMAT for part in parts)

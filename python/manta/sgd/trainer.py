@@ -163,10 +163,11 @@ class Trainer:
     def run(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,
             callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
             checkpoint_strategy: CheckpointStrategy | None = None,
-            num_workers: int | None = None) -> list[Any]:
-        """Runs the function on all workers; its return values by rank."""
+            num_workers: int | None = None, *, trust: bool = False) -> list[Any]:
+        """Runs the function on all workers; its return values by rank. trust: a checkpoint given
+        by its path may be unpickled wherever it comes from."""
         run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
-                          num_workers)
+                          num_workers, trust)
         try:
             run.drain()
             return run.results() or []
@@ -182,10 +183,10 @@ class Trainer:
                       callbacks: Sequence[Any] | None = None, dataset: Any = None,
                       checkpoint: Any = None,
                       checkpoint_strategy: CheckpointStrategy | None = None,
-                      num_workers: int | None = None) -> RunIterator:
+                      num_workers: int | None = None, *, trust: bool = False) -> RunIterator:
         """The same, yielding the reports of every iteration."""
         run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
-                          num_workers)
+                          num_workers, trust)
         return RunIterator(run, self._ended)
 
     run_iterator = run_generator
@@ -194,7 +195,7 @@ class Trainer:
         self._running = False
 
     def _begin(self, function: Callable[..., Any], config: Any, callbacks: Any, dataset: Any,
-               checkpoint: Any, strategy: Any, num_workers: Any) -> Run:
+               checkpoint: Any, strategy: Any, num_workers: Any, trust: bool) -> Run:
         if self._running:
             raise RuntimeError("this trainer has a run already: end it, or use another trainer")
         if dataset is not None:
@@ -204,7 +205,7 @@ class Trainer:
                 self._backend.framework != "torch"):
             raise ValueError('checkpoint="auto" needs the torch backend')
         config = self._config if config is None else _checked_config(config)
-        options = _checkpoint_options(checkpoint)
+        options = _checkpoint_options(checkpoint, self.logdir, trust)
         if strategy is not None:
             options |= strategy.options()
         workers = 0 if num_workers is None else _resources.worker_range(num_workers)[0]
@@ -366,11 +367,18 @@ def _too_many(function: Any, parameters: list[inspect.Parameter]) -> NoReturn:
                      f"hint: put the others into config, or use functools.partial")
 
 
-def _checkpoint_options(checkpoint: Any) -> dict[str, Any]:
-    """A path is libmanta's business; an object travels with the job."""
+def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> dict[str, Any]:
+    """A path is libmanta's business; an object travels with the job. A checkpoint from elsewhere
+    may hold a pickle, and reading it runs what its writer put into it."""
     if not isinstance(checkpoint, (str, Path)) or checkpoint == "auto":
         return {}
-    path = Path(checkpoint).expanduser()
+    path = Path(checkpoint).expanduser().resolve()
     if not (path / "manifest.json").is_file():
         raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is")
+    if not trust and not path.is_relative_to(home.expanduser().resolve()):
+        from manta import _state
+        if _state.is_pickled(path):
+            raise PermissionError(f"{path} is not from a run in {home}, and holds a pickle: "
+                                  f"reading it runs what its writer put into it\n"
+                                  f"hint: run(..., trust=True) if it is yours")
     return {"checkpoint": str(path)}
