@@ -335,12 +335,11 @@ def on_gpu(config: dict[str, Any]) -> Any:
             again and (again["w"].device.type, float(again["w"].sum())))
 
 
-def test_gpu(trainer: Trainer) -> None:
-    import torch
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+@pytest.mark.gpu
+def test_tensors_of_a_gpu(tmp_path: Path) -> None:
     state = ("cuda", "cpu", 7.0, 99.0, 63.0, (3, 7))
-    got = trainer.run(on_gpu)
+    with Trainer(num_workers=2, gpus_per_worker=0.5, logdir=tmp_path) as t:
+        got = t.run(on_gpu)
     assert got[0] == (*state, ("cpu", 20.0))
     assert got[1][:6] == state
 
