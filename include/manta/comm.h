@@ -14,9 +14,10 @@
  * Buffers may be memory of a GPU (CUDA): NCCL then does the work, in its own order of addition, and
  * needs half a second to leave when a peer is lost. All ranks must pass the same kind.
  *
- * A communicator is used by one thread at a time. Each call has a deadline: the communicator's
- * (manta_comm_set_timeout). After a call has failed by its deadline the ranks are out of step, and
- * the communicator is of no use any more: its later calls give MANTA_ESTATE.
+ * The collectives of a communicator come from one thread at a time; sends, receives and waits may
+ * come from any. Each call has a deadline: the communicator's (manta_comm_set_timeout). After a
+ * call has failed by its deadline the ranks are out of step, and the communicator is of no use any
+ * more: its later calls give MANTA_ESTATE.
  */
 #ifndef MANTA_COMM_H
 #define MANTA_COMM_H
@@ -95,11 +96,21 @@ MANTA_API manta_status manta_comm_send(manta_comm *c, const void *buf, size_t co
                                        manta_dtype type, int to, manta_error *err);
 MANTA_API manta_status manta_comm_recv(manta_comm *c, void *buf, size_t count, manta_dtype type,
                                        int from, manta_error *err);
+/* The same with a tag (0 to MANTA_TAG_MAX; without one it is 0): a receive takes the first message
+ * that has its own. Those before it are put aside, up to 1 GiB (MANTA_ENOROOM). *from = -1: from
+ * any rank, if all are on one host; it becomes the sender's. Not for memory of a GPU. */
+#define MANTA_TAG_MAX ((1 << 22) - 1)
+MANTA_API manta_status manta_comm_send_tagged(manta_comm *c, const void *buf, size_t count,
+                                              manta_dtype type, int to, int tag, manta_error *err);
+MANTA_API manta_status manta_comm_recv_tagged(manta_comm *c, void *buf, size_t count,
+                                              manta_dtype type, int *from, int tag,
+                                              manta_error *err);
 
 /* --- Started operations ---------------------------------------------------------------------
  *
  * The same calls, but they return at once, and a thread of manta's does the work while the caller
- * goes on. Buffers (not counts: those are copied) belong to the operation until it is waited for.
+ * goes on. Buffers and *from (not counts: those are copied) belong to the operation until it is
+ * waited for.
  * Several may be in flight: the collectives of one communicator are done in the order in which they
  * were started, and a blocking collective takes its place behind them. Every *work must be waited
  * for. On failure *work is NULL.
@@ -138,6 +149,12 @@ MANTA_API manta_status manta_comm_send_start(manta_comm *c, const void *buf, siz
 MANTA_API manta_status manta_comm_recv_start(manta_comm *c, void *buf, size_t count,
                                              manta_dtype type, int from, manta_work **work,
                                              manta_error *err);
+MANTA_API manta_status manta_comm_send_tagged_start(manta_comm *c, const void *buf, size_t count,
+                                                    manta_dtype type, int to, int tag,
+                                                    manta_work **work, manta_error *err);
+MANTA_API manta_status manta_comm_recv_tagged_start(manta_comm *c, void *buf, size_t count,
+                                                    manta_dtype type, int *from, int tag,
+                                                    manta_work **work, manta_error *err);
 /* Whether it is done, well or not: wait then returns at once. Any thread. */
 MANTA_API bool manta_work_test(const manta_work *w);
 /* Waits for it, gives its status and message, and frees it. NULL is fine. An operation has its
@@ -165,8 +182,15 @@ MANTA_API manta_status manta_comm_rebuild(manta_comm **c, manta_error *err);
  * Its timeout is that of `c`. */
 MANTA_API manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **out,
                                         manta_error *err);
-/* Waits for what was started on it, and frees a communicator made by split (one of a session is
- * left alone). Memory from manta_shm_alloc is not bound to it. NULL is fine. */
+/* The same for a list of n ranks of `c`, in the order they are to have: only those call it, all with
+ * the same list. It takes no turn among the collectives of `c`. */
+MANTA_API manta_status manta_comm_group(manta_comm *c, const int *ranks, int n, manta_comm **out,
+                                        manta_error *err);
+/* Ends what this rank has in flight on it, and every later call, with MANTA_ECANCELED. Buffers are
+ * the caller's again when the works were waited for. Any thread. */
+MANTA_API void manta_comm_cancel(manta_comm *c);
+/* Waits for what was started on it, and frees a communicator made by split or group (one of a
+ * session is left alone). Memory from manta_shm_alloc is not bound to it. NULL is fine. */
 MANTA_API void manta_comm_free(manta_comm *c);
 
 #ifdef __cplusplus

@@ -87,6 +87,7 @@ manta_status manta__comm_make(manta_comm **out, struct manta__fabric *f, uint64_
   c->rank = rank;
   c->size = size;
   manta__lane_init(&c->lane);
+  pthread_mutex_init(&c->all_lock, NULL);
   manta_status st = manta__mover_init(&c->mover, size, err);
   if (st == MANTA_OK)
     st = fill_comm(c, at, run, group, err);
@@ -116,6 +117,7 @@ void manta__comm_end(manta_comm *c)
   manta__team_fini(&c->team);
   while (c->all)
     manta__work_free(c->all);
+  pthread_mutex_destroy(&c->all_lock);
   manta__free(c->hosts);
   manta__free(c->run);
   manta__free(c);
@@ -215,6 +217,12 @@ void manta_comm_set_timeout(manta_comm *c, double seconds)
   c->team.timeout_ns = seconds >= 0 && seconds < 3e8 ? (int64_t)(seconds * 1e9) : -1;
 }
 
+void manta_comm_cancel(manta_comm *c)
+{
+  if (c && !c->failed)
+    manta__team_quit(&c->team);
+}
+
 // --- tasks --------------------------------------------------------------------------------------
 
 manta_status manta__comm_run(manta_comm *c, const struct manta__task *t, manta_error *err)
@@ -245,6 +253,27 @@ manta_status manta__comm_usable(const manta_comm *c, manta_error *err)
   return c->failed ? c->failed->status : MANTA_OK;
 }
 
+static manta_status check_move(const manta_comm *c, const struct manta__task *t, manta_error *err)
+{
+  int gpu;
+  const char *call = manta__call_name(t->call);
+  bool any = t->call == MANTA__CALL_RECV && t->root == -1;
+  if (t->root >= c->size || (t->root < 0 && !any))
+    return manta_error_set(err, MANTA_EINVAL, "%s: rank %d of %d ranks", call, t->root, c->size);
+  if (t->root == c->rank)
+    return manta_error_set(err, MANTA_EINVAL, "%s: rank %d is this rank itself", call, t->root);
+  if (t->tag < 0 || t->tag > MANTA_TAG_MAX)
+    return manta_error_set(err, MANTA_EINVAL, "%s: tag %d; 0 to %d are possible", call, t->tag,
+                           MANTA_TAG_MAX);
+  if (any && c->hosts)
+    return manta_error_set(err, MANTA_EINVAL, "%s from any rank: the ranks are on several hosts",
+                           call);
+  if ((any || t->tag) && manta__comm_gpu_task(t, &gpu))
+    return manta_error_set(err, MANTA_EINVAL, "%s of memory of a GPU: with a rank, without a tag",
+                           call);
+  return MANTA_OK;
+}
+
 static manta_status check(const manta_comm *c, const struct manta__task *t, manta_error *err)
 {
   MANTA_TRY(manta__comm_usable(c, err));
@@ -254,12 +283,11 @@ static manta_status check(const manta_comm *c, const struct manta__task *t, mant
   if (reduces(t->call) && !manta__reduce_valid(t->type, t->op))
     return manta_error_set(err, MANTA_EINVAL, "%s: this operation makes no sense for %s",
                            manta__call_name(t->call), manta_dtype_name(t->type));
+  if (t->call >= MANTA__CALL_SEND)
+    return check_move(c, t, err);
   if (t->root >= c->size || t->root < 0)
     return manta_error_set(err, MANTA_EINVAL, "%s: root %d of %d ranks", manta__call_name(t->call),
                            t->root, c->size);
-  if (t->call >= MANTA__CALL_SEND && t->root == c->rank)
-    return manta_error_set(err, MANTA_EINVAL, "%s: rank %d is this rank itself",
-                           manta__call_name(t->call), t->root);
   return MANTA_OK;
 }
 
@@ -427,8 +455,7 @@ manta_status manta_comm_barrier(manta_comm *c, manta_error *err)
 manta_status manta_comm_send_start(manta_comm *c, const void *buf, size_t count, manta_dtype type,
                                    int to, manta_work **work, manta_error *err)
 {
-  struct manta__task t = {MANTA__CALL_SEND, buf, NULL, count, NULL, type, MANTA_SUM, to};
-  return submit(c, &t, work, err);
+  return manta_comm_send_tagged_start(c, buf, count, type, to, 0, work, err);
 }
 
 manta_status manta_comm_send(manta_comm *c, const void *buf, size_t count, manta_dtype type, int to,
@@ -440,7 +467,8 @@ manta_status manta_comm_send(manta_comm *c, const void *buf, size_t count, manta
 manta_status manta_comm_recv_start(manta_comm *c, void *buf, size_t count, manta_dtype type,
                                    int from, manta_work **work, manta_error *err)
 {
-  struct manta__task t = {MANTA__CALL_RECV, NULL, buf, count, NULL, type, MANTA_SUM, from};
+  struct manta__task t = {.call = MANTA__CALL_RECV, .recv = buf, .count = count, .type = type,
+                          .root = from};
   return submit(c, &t, work, err);
 }
 
@@ -448,4 +476,33 @@ manta_status manta_comm_recv(manta_comm *c, void *buf, size_t count, manta_dtype
                              manta_error *err)
 {
   return manta_comm_recv_start(c, buf, count, type, from, NULL, err);
+}
+
+manta_status manta_comm_send_tagged_start(manta_comm *c, const void *buf, size_t count,
+                                          manta_dtype type, int to, int tag, manta_work **work,
+                                          manta_error *err)
+{
+  struct manta__task t = {.call = MANTA__CALL_SEND, .send = buf, .count = count, .type = type,
+                          .root = to, .tag = tag};
+  return submit(c, &t, work, err);
+}
+
+manta_status manta_comm_send_tagged(manta_comm *c, const void *buf, size_t count, manta_dtype type,
+                                    int to, int tag, manta_error *err)
+{
+  return manta_comm_send_tagged_start(c, buf, count, type, to, tag, NULL, err);
+}
+
+manta_status manta_comm_recv_tagged_start(manta_comm *c, void *buf, size_t count, manta_dtype type,
+                                          int *from, int tag, manta_work **work, manta_error *err)
+{
+  struct manta__task t = {.call = MANTA__CALL_RECV, .recv = buf, .count = count, .type = type,
+                          .root = *from, .tag = tag, .from = from};
+  return submit(c, &t, work, err);
+}
+
+manta_status manta_comm_recv_tagged(manta_comm *c, void *buf, size_t count, manta_dtype type,
+                                    int *from, int tag, manta_error *err)
+{
+  return manta_comm_recv_tagged_start(c, buf, count, type, from, tag, NULL, err);
 }

@@ -13,7 +13,8 @@
  * pair.c   bytes from one rank to another mover.c  sends and receives in flight
  * heap.c   memory that others can read   split.c  groups
  * hosts*.c groups that span hosts        net.c    messages between them
- * gpu.c    tasks on device memory          stager.c how staging goes
+ * gpu.c    tasks on device memory        stager.c how staging goes
+ * aside.c  messages whose receive has not come yet
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H
@@ -34,8 +35,13 @@ struct manta__task {
   const size_t *counts; /* allgatherv */
   manta_dtype type;
   manta_op op;
-  int root; /* of send and recv: the peer */
+  int root;  /* of send and recv: the peer; -1: any */
+  int tag;   /* of those */
+  int *from; /* of recv: becomes the peer, or NULL */
 };
+
+/* Above what callers may have: messages of our own. */
+#define MANTA__TAG_GROUP (MANTA_TAG_MAX + 1)
 
 struct manta_work {
   manta_comm *comm;
@@ -43,6 +49,7 @@ struct manta_work {
   manta_work *prev_all, *next_all;
   struct manta__task task;
   bool moves; /* in the mover, not in the lane */
+  bool any;   /* receives from whoever sends first */
   struct manta__move move;
   _Atomic bool done;
   manta_status status;
@@ -69,7 +76,10 @@ struct manta__mover {
   bool has_thread;
   _Atomic bool stop;
   pthread_t thread;
-  uint32_t *seen, round; /* [2][size]: channels that have somebody in front in this round */
+  uint32_t *seen, round;     /* [size]: channels that have a send in front in this round */
+  struct manta__move **half; /* [size]: what is in the middle of a message from there, or NULL */
+  struct manta__aside *aside, **aside_last; /* messages whose tag nobody has asked for yet */
+  size_t aside_bytes;
 };
 
 /* Where device memory goes; made when some is first seen. */
@@ -95,6 +105,7 @@ struct manta_comm {
   struct manta__mover mover;
   struct manta__comm_gpu gpu;
   manta_work *all; /* not waited for yet */
+  pthread_mutex_t all_lock;
 };
 
 /* Bytes of the segment for `size` ranks with a heap of `region` bytes each. */
@@ -148,5 +159,16 @@ manta_status manta__mover_run(manta_comm *c, const struct manta__task *t, manta_
 manta_status manta__mover_start(manta_comm *c, const struct manta__task *t, manta_work **out,
                                 manta_error *err);
 void manta__mover_wait(manta_comm *c, manta_work *w);
+/* What the team calls a rank of the communicator that is on this host. */
+int manta__mover_place(const manta_comm *c, int rank);
+
+/* --- aside.c: with the mover's lock --- */
+
+void manta__aside_init(struct manta__mover *m);
+void manta__aside_fini(struct manta__mover *m);
+/* Takes messages out of the channel from `peer` that no receive in flight wants. */
+manta_status manta__aside_clear(manta_comm *c, int peer, manta_error *err);
+/* Whether a message of `peer` that was put aside is for `w`: then it has it, and is over. */
+bool manta__aside_find(manta_comm *c, manta_work *w, int peer, manta_status *st);
 
 #endif

@@ -142,13 +142,25 @@ manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes
 
 // --- messages -----------------------------------------------------------------------------------
 
-// Sends and receives have no number: they come in order.
+static uint64_t wire_tag(const struct manta__hosts *h, int sender, uint32_t seq, uint32_t sub,
+                         enum manta__kind kind)
+{
+  return (uint64_t)h->group << 48 | (uint64_t)(uint16_t)h->world[sender] << 32 |
+         (uint64_t)(uint16_t)seq << 16 | (uint64_t)(uint8_t)sub << 8 | (uint64_t)kind;
+}
+
 uint64_t manta__hosts_tag(const struct manta__hosts *h, int sender, enum manta__kind kind,
                           size_t sub)
 {
-  uint16_t seq = kind == MANTA__KIND_MOVE ? 0 : (uint16_t)h->seq;
-  return (uint64_t)h->group << 48 | (uint64_t)(uint16_t)h->world[sender] << 32 |
-         (uint64_t)seq << 16 | (uint64_t)(uint8_t)sub << 8 | (uint64_t)kind;
+  return wire_tag(h, sender, h->seq, (uint32_t)sub, kind);
+}
+
+// Sends and receives have no number: they come in order.
+_Static_assert(MANTA__TAG_GROUP >> 16 < 128, "a caller's tag fits 23 bits of the wire's");
+uint64_t manta__hosts_move_tag(const struct manta__hosts *h, int sender, int tag, int part)
+{
+  uint32_t n = (uint32_t)tag;
+  return wire_tag(h, sender, n, n >> 16 << 1 | (uint32_t)part, MANTA__KIND_MOVE);
 }
 
 manta_status manta__hosts_send(struct manta__hosts *h, int rank, const void *buf, size_t bytes,

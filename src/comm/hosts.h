@@ -109,6 +109,8 @@ manta_status manta__hosts_trouble(struct manta__hosts *h, int rank, int64_t by, 
                                   manta_error *err);
 uint64_t manta__hosts_tag(const struct manta__hosts *h, int sender, enum manta__kind kind,
                           size_t sub);
+/* That of a send: its head (0) or its data (1). */
+uint64_t manta__hosts_move_tag(const struct manta__hosts *h, int sender, int tag, int part);
 /* Waits for the first n of h->req; h->with says what they are. */
 manta_status manta__hosts_wait(struct manta__hosts *h, size_t n, manta_error *err);
 /* What a message with `rank` failed by, with the reason if somebody knows it. */

@@ -30,7 +30,7 @@ static manta_status no_memory(const struct manta__move *m, manta_error *err)
 static manta_status post(struct manta__hosts *h, struct manta__move *m, void *buf, size_t bytes,
                          int i, manta_error *err)
 {
-  uint64_t tag = manta__hosts_tag(h, m->sends ? h->rank : m->peer, MANTA__KIND_MOVE, (size_t)i);
+  uint64_t tag = manta__hosts_move_tag(h, m->sends ? h->rank : m->peer, m->tag, i);
   int peer = h->world[m->peer];
   manta_status st = m->sends ? manta__wire_send(h->wire, peer, buf, bytes, tag, &m->req[i], err)
                              : manta__wire_recv(h->wire, peer, buf, bytes, tag, &m->req[i], err);

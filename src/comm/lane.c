@@ -36,21 +36,26 @@ manta_work *manta__work_new(manta_comm *c, const struct manta__task *t, manta_er
     memcpy(w->counts, t->counts, counts * sizeof *w->counts);
     w->task.counts = w->counts;
   }
+  pthread_mutex_lock(&c->all_lock);
   w->next_all = c->all;
   if (c->all)
     c->all->prev_all = w;
   c->all = w;
+  pthread_mutex_unlock(&c->all_lock);
   return w;
 }
 
 void manta__work_free(manta_work *w)
 {
+  manta_comm *c = w->comm;
+  pthread_mutex_lock(&c->all_lock);
   if (w->prev_all)
     w->prev_all->next_all = w->next_all;
   else
-    w->comm->all = w->next_all;
+    c->all = w->next_all;
   if (w->next_all)
     w->next_all->prev_all = w->prev_all;
+  pthread_mutex_unlock(&c->all_lock);
   manta__free(w);
 }
 

@@ -18,9 +18,12 @@ manta_status manta__mover_init(struct manta__mover *m, int size, manta_error *er
   pthread_mutex_init(&m->lock, NULL);
   pthread_cond_init(&m->change, NULL);
   m->last = &m->first;
-  m->seen = manta__calloc((size_t)size * 2, sizeof *m->seen);
-  return m->seen ? MANTA_OK
-                 : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator's moves");
+  m->seen = manta__calloc((size_t)size, sizeof *m->seen);
+  m->half = manta__calloc((size_t)size, sizeof(struct manta__move *));
+  manta__aside_init(m);
+  return m->seen && m->half
+             ? MANTA_OK
+             : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator's moves");
 }
 
 static void begin(manta_comm *c, manta_work *w)
@@ -30,8 +33,10 @@ static void begin(manta_comm *c, manta_work *w)
   bool sends = t->call == MANTA__CALL_SEND;
   size_t bytes = t->count * manta_dtype_bytes(t->type);
   w->moves = true;
+  w->any = t->root < 0;
   w->move = (struct manta__move){.sends = sends,
                                  .peer = t->root,
+                                 .tag = t->tag,
                                  .buf = sends ? (uint8_t *)(uintptr_t)t->send : t->recv,
                                  .bytes = bytes,
                                  .count = t->count,
@@ -45,6 +50,8 @@ static void begin(manta_comm *c, manta_work *w)
 static void finish(manta_work *w, manta_status st)
 {
   w->status = st;
+  if (w->task.from)
+    *w->task.from = w->move.peer;
   atomic_store_explicit(&w->done, true, memory_order_release);
 }
 
@@ -53,21 +60,99 @@ static bool is_remote(const manta_comm *c, const manta_work *w)
   return c->hosts && c->hosts->host[w->move.peer] != c->hosts->me;
 }
 
-// A team knows its ranks by their places on the host.
-static bool step_one(manta_comm *c, manta_work *w, manta_status *st)
+int manta__mover_place(const manta_comm *c, int rank)
 {
-  if (!c->hosts)
-    return manta__pair_step(&c->team, &w->move, st, &w->err);
-  if (is_remote(c, w))
-    return manta__hosts_step(c->hosts, &w->move, st, &w->err);
+  return c->hosts ? c->hosts->local[rank] : rank;
+}
+
+// --- steps --------------------------------------------------------------------------------------
+
+// Within a host. A team knows its ranks by their places there.
+static bool step_here(manta_comm *c, manta_work *w, manta_status *st)
+{
   int peer = w->move.peer;
-  w->move.peer = c->hosts->local[peer];
+  w->move.peer = manta__mover_place(c, peer);
   bool over = manta__pair_step(&c->team, &w->move, st, &w->err);
   w->move.peer = peer;
   return over;
 }
 
-// One step of each that is first in its channel. Called with the lock; true if one ended.
+// Of its tag: what was put aside, or else the next in the channel.
+static bool step_recv(manta_comm *c, manta_work *w, manta_status *st)
+{
+  struct manta__move *m = &w->move, **half = &c->mover.half[m->peer];
+  if (!m->headed) {
+    if ((*st = manta__aside_clear(c, m->peer, &w->err)) < 0 ||
+        manta__aside_find(c, w, m->peer, st))
+      return true;
+    m->held = *half != NULL;
+  }
+  bool over = step_here(c, w, st);
+  if (m->headed)
+    *half = over ? NULL : m;
+  return over;
+}
+
+// Whether `peer` has a message for a receive that takes it from anybody.
+static bool has_for(manta_comm *c, const manta_work *w, int peer)
+{
+  struct manta__move next;
+  return !c->mover.half[peer] && manta__pair_peek(&c->team, peer, &next) &&
+         next.tag == w->move.tag;
+}
+
+static bool step_any(manta_comm *c, manta_work *w, manta_status *st)
+{
+  bool left = true;
+  for (int r = 0; r < c->size; r++) {
+    if (r == c->rank)
+      continue;
+    left = left && atomic_load_explicit(&c->team.line[r].left, memory_order_acquire);
+    *st = manta__aside_clear(c, r, &w->err);
+    if (*st < 0 || manta__aside_find(c, w, r, st))
+      return true;
+    if (has_for(c, w, r)) {
+      w->any = false;
+      w->move.peer = r;
+      return step_recv(c, w, st);
+    }
+  }
+  *st = manta__team_trouble(&c->team, c->rank ? 0 : c->size - 1, left, w->move.by, "recv", &w->err);
+  return *st < 0;
+}
+
+// Messages with another host that have the same tag are in order; those of different tags are not.
+static bool is_behind(const manta_comm *c, const manta_work *w)
+{
+  for (const manta_work *i = c->mover.first; i != w; i = i->next)
+    if (i->move.peer == w->move.peer && i->move.sends == w->move.sends &&
+        i->move.tag == w->move.tag)
+      return true;
+  return false;
+}
+
+// Sends within a host go one by one.
+static bool step_send(manta_comm *c, manta_work *w, manta_status *st)
+{
+  uint32_t *seen = &c->mover.seen[w->move.peer];
+  if (*seen == c->mover.round)
+    return false;
+  if (step_here(c, w, st))
+    return true;
+  *seen = c->mover.round;
+  return false;
+}
+
+static bool step_one(manta_comm *c, manta_work *w, manta_status *st)
+{
+  if (w->any)
+    return step_any(c, w, st);
+  if (is_remote(c, w))
+    return !is_behind(c, w) && manta__hosts_step(c->hosts, &w->move, st, &w->err);
+  return w->move.sends ? step_send(c, w, st) : step_recv(c, w, st);
+}
+
+// One step of each that may take one. Called with the lock; true if one ended.
 static bool step_all(manta_comm *c)
 {
   struct manta__mover *m = &c->mover;
@@ -75,10 +160,8 @@ static bool step_all(manta_comm *c)
   m->round++;
   for (manta_work **p = &m->first; *p;) {
     manta_work *w = *p;
-    uint32_t *seen = &m->seen[(size_t)w->move.peer * 2 + w->move.sends];
     manta_status st = MANTA_OK;
-    if (*seen == m->round || !step_one(c, w, &st)) {
-      *seen = m->round;
+    if (!step_one(c, w, &st)) {
       p = &w->next;
       continue;
     }
@@ -202,6 +285,8 @@ void manta__mover_fini(manta_comm *c)
       manta__hosts_drop(c->hosts, &w->move);
   pthread_mutex_destroy(&m->lock);
   pthread_cond_destroy(&m->change);
+  manta__aside_fini(m);
+  manta__free(m->half);
   manta__free(m->seen);
 }
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/comm.h"
 
 #define STEP (16u << 10) /* published at once: the other side copies while we do */
@@ -13,6 +14,7 @@
 struct head {
   uint64_t count, place;
   uint32_t type;
+  int32_t tag;
 };
 
 #define HEAD 64u
@@ -59,7 +61,7 @@ static void publish_put(const struct manta__team *t, const struct channel *ch, i
 static bool send_head(struct manta__team *t, struct manta__move *m, const struct channel *ch)
 {
   uint64_t put = aligned(atomic_load_explicit(&ch->pair->put, memory_order_relaxed));
-  struct head h = {m->count, m->place, m->type};
+  struct head h = {m->count, m->place, m->type, m->tag};
   if (room(ch, put) < HEAD || room(ch, put) > ch->cap)
     return false;
   memcpy(ch->ring + put % ch->cap, &h, sizeof h);
@@ -114,14 +116,22 @@ static void compare(struct manta__move *m, const struct head *h)
   m->bytes = bytes;
 }
 
-static bool recv_head(struct manta__team *t, struct manta__move *m, const struct channel *ch)
+static bool read_head(const struct channel *ch, struct head *h, uint64_t *taken)
 {
-  uint64_t taken = aligned(atomic_load_explicit(&ch->pair->taken, memory_order_relaxed));
-  struct head h;
-  uint64_t there = waiting(ch, taken);
+  *taken = aligned(atomic_load_explicit(&ch->pair->taken, memory_order_relaxed));
+  uint64_t there = waiting(ch, *taken);
   if (there < HEAD || there > ch->cap)
     return false;
-  memcpy(&h, ch->ring + taken % ch->cap, sizeof h);
+  memcpy(h, ch->ring + *taken % ch->cap, sizeof *h);
+  return true;
+}
+
+static bool recv_head(struct manta__team *t, struct manta__move *m, const struct channel *ch)
+{
+  uint64_t taken;
+  struct head h;
+  if (m->held || !read_head(ch, &h, &taken) || h.tag != m->tag)
+    return false;
   compare(m, &h);
   if (m->place != MANTA__NOWHERE && !m->wrong)
     memcpy(m->buf, t->fabric->base + m->place, m->bytes);
@@ -182,4 +192,31 @@ bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status
   }
   *st = manta__team_trouble(t, m->peer, left, m->by, m->sends ? "send" : "recv", err);
   return *st < 0;
+}
+
+// --- other tags ---------------------------------------------------------------------------------
+
+bool manta__pair_peek(const struct manta__team *t, int from, struct manta__move *out)
+{
+  uint64_t taken;
+  struct head h;
+  *out = (struct manta__move){.peer = from, .by = MANTA__NEVER};
+  struct channel ch = channel(t, out);
+  if (!read_head(&ch, &h, &taken))
+    return false;
+  out->count = h.count;
+  out->type = h.type;
+  out->tag = h.tag;
+  out->bytes = h.count * manta_dtype_bytes((manta_dtype)h.type);
+  return true;
+}
+
+manta_status manta__pair_take(struct manta__team *t, struct manta__move *m,
+                              const struct manta__move *from, manta_error *err)
+{
+  struct head h = {from->count, MANTA__NOWHERE, from->type, from->tag};
+  compare(m, &h);
+  if (!m->wrong && m->bytes)
+    memcpy(m->buf, from->buf, m->bytes);
+  return verdict(t, m, err);
 }

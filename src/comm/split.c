@@ -62,16 +62,27 @@ static bool starts_host(const manta_comm *c, const struct member *m, int i)
   return true;
 }
 
+// Everybody's offer, by rank; those of who does not take part are zeros.
+typedef manta_status (*gather_fn)(manta_comm *c, const struct member *m, int size,
+                                  struct offer *mine, struct offer *all, manta_error *err);
+
+static manta_status gather_from_all(manta_comm *c, const struct member *m, int size,
+                                    struct offer *mine, struct offer *all, manta_error *err)
+{
+  (void)m, (void)size;
+  return manta_comm_allgather(c, mine, all, 2, MANTA_U64, err);
+}
+
 // The first of a group on its host finds memory there; all take the same number for all groups.
-static manta_status agree(manta_comm *c, const struct member *m, int size, struct offer *all,
-                          struct offer *out, manta_error *err)
+static manta_status agree(manta_comm *c, const struct member *m, int size, gather_fn gather,
+                          struct offer *all, struct offer *out, manta_error *err)
 {
   struct manta__fabric *f = c->fabric;
   int n, first = first_here(c, m, size, &n);
   *out = (struct offer){.place = MANTA__NOWHERE, .group = f->next_group};
   if (first == c->rank && n > 0)
     manta__heap_take(f, manta__team_bytes(n), &out->place, NULL);
-  MANTA_TRY(manta_comm_allgather(c, out, all, 2, MANTA_U64, err));
+  MANTA_TRY(gather(c, m, size, out, all, err));
   for (int r = 0; r < c->size; r++)
     out->group = all[r].group > out->group ? all[r].group : out->group;
   f->next_group = (uint32_t)out->group + 1;
@@ -124,7 +135,7 @@ static manta_status split(manta_comm *c, struct wish mine, struct wish *wish, st
   struct offer at;
   MANTA_TRY(manta_comm_allgather(c, &mine, wish, 2, MANTA_I32, err));
   int n = mine.color < 0 ? 0 : find_members(m, wish, c->size, mine.color);
-  MANTA_TRY(agree(c, m, n, offers, &at, err));
+  MANTA_TRY(agree(c, m, n, gather_from_all, offers, &at, err));
   return n == 0 ? MANTA_OK : make_group(c, m, n, &at, out, err);
 }
 
@@ -141,6 +152,67 @@ manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **ou
                         ? split(c, (struct wish){color, key}, wish, m, offers, out, err)
                         : manta_error_set(err, MANTA_ENOMEM, "no memory to split a communicator");
   manta__free(wish);
+  manta__free(m);
+  manta__free(offers);
+  return st;
+}
+
+// --- of a list ----------------------------------------------------------------------------------
+
+static manta_status move(manta_comm *c, enum manta__call call, void *buf, size_t n, int peer,
+                         manta_error *err)
+{
+  struct manta__task t = {.call = call, .send = buf, .recv = buf, .count = n * 2,
+                          .type = MANTA_U64, .root = peer, .tag = MANTA__TAG_GROUP};
+  return manta__mover_run(c, &t, err);
+}
+
+// Only the members speak, by messages of their own: to the first of them, and back.
+static manta_status gather_from_members(manta_comm *c, const struct member *m, int size,
+                                        struct offer *mine, struct offer *all, manta_error *err)
+{
+  size_t n = (size_t)c->size;
+  if (m[0].rank != c->rank) {
+    MANTA_TRY(move(c, MANTA__CALL_SEND, mine, 1, m[0].rank, err));
+    return move(c, MANTA__CALL_RECV, all, n, m[0].rank, err);
+  }
+  all[c->rank] = *mine;
+  for (int i = 1; i < size; i++)
+    MANTA_TRY(move(c, MANTA__CALL_RECV, &all[m[i].rank], 1, m[i].rank, err));
+  for (int i = 1; i < size; i++)
+    MANTA_TRY(move(c, MANTA__CALL_SEND, all, n, m[i].rank, err));
+  return MANTA_OK;
+}
+
+static manta_status check_list(const manta_comm *c, const int *ranks, int n, manta_error *err)
+{
+  bool ours = false;
+  for (int i = 0; i < n; i++) {
+    ours = ours || ranks[i] == c->rank;
+    if (ranks[i] < 0 || ranks[i] >= c->size)
+      return manta_error_set(err, MANTA_EINVAL, "a group with rank %d of %d", ranks[i], c->size);
+    for (int k = 0; k < i; k++)
+      if (ranks[k] == ranks[i])
+        return manta_error_set(err, MANTA_EINVAL, "a group with rank %d twice", ranks[i]);
+  }
+  return ours ? MANTA_OK
+              : manta_error_set(err, MANTA_EINVAL, "rank %d is not in its group", c->rank);
+}
+
+manta_status manta_comm_group(manta_comm *c, const int *ranks, int n, manta_comm **out,
+                              manta_error *err)
+{
+  *out = NULL;
+  MANTA_TRY(manta__comm_usable(c, err));
+  MANTA_TRY(check_list(c, ranks, n, err));
+  struct offer at, *offers = manta__calloc((size_t)c->size, sizeof *offers);
+  struct member *m = manta__calloc((size_t)n, sizeof *m);
+  for (int i = 0; m && i < n; i++)
+    m[i] = (struct member){i, ranks[i]};
+  manta_status st = m && offers ? agree(c, m, n, gather_from_members, offers, &at, err)
+                                : manta_error_set(err, MANTA_ENOMEM, "no memory for a group");
+  if (st == MANTA_OK)
+    st = make_group(c, m, n, &at, out, err);
   manta__free(m);
   manta__free(offers);
   return st;

@@ -128,7 +128,8 @@ struct manta__net_req;
 /* A send or a receive on its way. */
 struct manta__move {
   bool sends, headed, wrong;
-  int peer;
+  bool held; /* its channel is in the middle of another's message */
+  int peer, tag;
   uint8_t *buf;
   size_t bytes, done;
   uint64_t count, place;
@@ -272,6 +273,12 @@ manta_status manta__team_run(struct manta__team *t, const struct manta__task *ta
 /* Moves what can be moved; true when it is over, with its status in *st. */
 bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status *st,
                       manta_error *err);
+
+/* Whether the head of a message from `from` is there, not taken yet, and what it says. */
+bool manta__pair_peek(const struct manta__team *t, int from, struct manta__move *out);
+/* A receive gets what another has received: its status. */
+manta_status manta__pair_take(struct manta__team *t, struct manta__move *m,
+                              const struct manta__move *from, manta_error *err);
 
 /* --- heap.c --- */
 
