@@ -113,7 +113,7 @@ MANTA_API manta_status manta_comm_recv_tagged(manta_comm *c, void *buf, size_t c
  * waited for.
  * Several may be in flight: the collectives of one communicator are done in the order in which they
  * were started, and a blocking collective takes its place behind them. Every *work must be waited
- * for. On failure *work is NULL.
+ * for. On failure *work is NULL. With work = NULL it is the blocking call.
  */
 MANTA_API manta_status manta_comm_allreduce_start(manta_comm *c, const void *send, void *recv,
                                                   size_t count, manta_dtype type, manta_op op,

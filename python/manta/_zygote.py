@@ -14,6 +14,7 @@ def load_torch() -> None:
     import torch.distributed
     import torch.nn.parallel
     import torch.utils.data  # noqa: F401
+    import manta._torch_world  # noqa: F401
 
     torch.set_num_threads(1)
 

@@ -116,7 +116,7 @@ static int wrong_things(manta_comm *c, int rank, int n, struct shared *sh)
   from = 0;
   EXPECT(manta_comm_recv_tagged(c, &x, 1, MANTA_I32, &from, 3, NULL) == 0);
   EXPECT(manta_comm_recv_tagged(c, &y, 1, MANTA_F64, &from, 2, &err) == MANTA_EINVAL);
-  EXPECT(strstr(err.message, "rank 0 sends 1 i32"));
+  EXPECT(strstr(err.message, "rank 0 sends 1 I32"));
   from = -1; // nobody is left who could send
   EXPECT(manta_comm_recv_tagged(c, &x, 1, MANTA_I32, &from, 5, &err) == MANTA_EPEERLOST);
   return 0;

@@ -3,8 +3,50 @@
 
 from __future__ import annotations
 
-from manta.sgd.backend import BackendConfig
+from dataclasses import dataclass
+from typing import ClassVar
+
+from manta.sgd.backend import Backend, BackendConfig
+
+_BACKENDS = (None, "manta", "gloo", "nccl")
 
 
+@dataclass
 class TorchConfig(BackendConfig):
-    framework = "torch"
+    """backend: None (manta for CPU tensors, and NCCL beside it in workers with a GPU), "manta",
+    "gloo" or "nccl". timeout_s: how long an operation may wait for other ranks; a lost one is
+    known at once. init_method: "env" or None, for a rendezvous over manta's own connections; a URL
+    as torch has it instead."""
+    backend: str | None = None
+    init_method: str | None = "env"
+    timeout_s: float = 1800
+
+    framework: ClassVar[str] = "torch"
+
+    def __post_init__(self) -> None:
+        if self.backend not in _BACKENDS:
+            known = ", ".join(repr(b) for b in _BACKENDS)
+            raise ValueError(f"TorchConfig(backend={self.backend!r}): there are {known}")
+        if self.init_method not in (None, "env", "tcp") and "://" not in self.init_method:
+            raise ValueError(f"TorchConfig(init_method={self.init_method!r}): 'env', None or a URL "
+                             f"is wanted")
+        if not self.timeout_s > 0:
+            raise ValueError(f"TorchConfig(timeout_s={self.timeout_s!r}): seconds > 0 are wanted")
+
+    @property
+    def backend_cls(self) -> type[Backend]:
+        return TorchBackend
+
+
+class TorchBackend(Backend):
+    """A new process group around every call of a train function."""
+
+    def enter(self, backend_config: BackendConfig) -> None:
+        from manta import _torch_world
+        assert isinstance(backend_config, TorchConfig)
+        _torch_world.enter(backend_config.backend, backend_config.init_method,
+                           backend_config.timeout_s)
+
+    def leave(self, backend_config: BackendConfig, error: BaseException | None) -> None:
+        from manta import _torch_world
+        _torch_world.leave()

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed in a worker: its default group, made around a train function.
+
+The ranks find each other without a port or a file name. On one host the store is a memory file of
+rank 0, which the others open through /proc: it ends with the last of them. Between hosts it is
+rank 0's TCPStore, on a port of the system's choice that libmanta's own connection tells.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+
+from manta import _manta, _process_group
+
+_ADDRESS_BYTES = 256
+
+
+@dataclass
+class _World:
+    """The group that is there now."""
+    backend: str  # as torch has it
+    rank: int
+    size: int
+    store: Any = None
+    store_fd: int = -1
+
+
+_world: _World | None = None
+
+_torch_init = c10d.init_process_group
+_torch_destroy = c10d.destroy_process_group
+
+
+# --- around a train function ----------------------------------------------------------------------
+
+
+def enter(backend: str | None, init_method: str | None, timeout_s: float) -> None:
+    global _world
+    rank, size, local_rank, local_size = _manta.place()[:4]
+    gpus = _take_gpu(backend, local_rank)
+    name = backend or ("cpu:manta,cuda:nccl" if gpus else "manta")
+    _process_group.beside_gpus = "," in name
+    world = _World(name, rank, size)
+    try:
+        url = init_method if init_method and "://" in init_method else None
+        _world = world
+        _meet(world, one_host=local_size == size, with_store=url is None)
+        _torch_init(name, init_method=url, store=world.store, rank=rank, world_size=size,
+                    timeout=timedelta(seconds=timeout_s))
+    except BaseException:
+        leave()
+        raise
+
+
+def leave() -> None:
+    """Nothing of the group stays: the process may be called again, in another one."""
+    global _world
+    world, _world = _world, None
+    try:
+        if dist.is_initialized():
+            _torch_destroy()
+    finally:
+        if world is not None:
+            world.store = None
+            if world.store_fd >= 0:
+                os.close(world.store_fd)
+
+
+def _take_gpu(backend: str | None, local_rank: int) -> bool:
+    """Whether this worker has a GPU; it becomes the current device."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if backend not in (None, "nccl") or (not visible and backend is None):
+        return False
+    count = torch.cuda.device_count()
+    if count == 0:
+        if backend == "nccl":
+            raise RuntimeError("TorchConfig(backend='nccl'): this worker has no GPU\n"
+                               "hint: Trainer(use_gpu=True) gives one to each")
+        return False
+    torch.cuda.set_device(local_rank % count if count > 1 else 0)
+    return True
+
+
+# --- rendezvous -----------------------------------------------------------------------------------
+
+
+def _meet(world: _World, one_host: bool, with_store: bool) -> None:
+    """Rank 0 tells where its store is, and a port that is free there."""
+    told = torch.zeros(_ADDRESS_BYTES, dtype=torch.uint8)
+    if world.rank == 0:
+        address = "127.0.0.1" if one_host else _own_address()
+        port = _free_port()
+        place = _open_store(world, one_host, address) if with_store else "-"
+        text = f"{address} {port} {place}".encode()
+        told[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    if world.size > 1:
+        _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, _process_group._BYTE, 0)
+    address, port_text, place = bytes(told.tolist()).rstrip(b"\0").decode().split(" ")
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, port_text
+    if one_host:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if with_store and world.rank > 0:
+        _join_store(world, place, address)
+    if with_store and world.size > 1:
+        _manta.comm().barrier()  # rank 0 may leave, and end, from here on
+
+
+def _open_store(world: _World, one_host: bool, address: str) -> str:
+    if one_host:
+        world.store_fd = os.memfd_create("manta-store", os.MFD_CLOEXEC)
+        world.store = dist.FileStore(f"/proc/self/fd/{world.store_fd}", world.size)
+        return f"/proc/{os.getpid()}/fd/{world.store_fd}"
+    world.store = dist.TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False)
+    return str(world.store.port)
+
+
+def _join_store(world: _World, place: str, address: str) -> None:
+    if place.startswith("/"):
+        world.store_fd = os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        world.store = dist.FileStore(f"/proc/self/fd/{world.store_fd}", world.size)
+    else:
+        world.store = dist.TCPStore(address, int(place), world.size, is_master=False,
+                                    wait_for_workers=False)
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return int(s.getsockname()[1])
+
+
+def _own_address() -> str:
+    """The one that other hosts see."""
+    name = socket.gethostname()
+    for family, _, _, _, place in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
+        if family == socket.AF_INET and not str(place[0]).startswith("127."):
+            return str(place[0])
+    return name
+
+
+# --- what a train function may call itself --------------------------------------------------------
+
+_MEANS_OURS = {
+    "manta": {"manta", "gloo", "cpu:manta", "cpu:gloo"},
+    "gloo": {"gloo", "cpu:gloo"},
+    "nccl": {"nccl", "cuda:nccl"},
+    "cpu:manta,cuda:nccl": {"manta", "gloo", "nccl", "cpu:manta", "cpu:gloo", "cuda:nccl",
+                            "cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo"},
+}
+
+
+@functools.wraps(_torch_init)
+def init_process_group(backend: Any = None, init_method: Any = None, timeout: Any = None,
+                       world_size: int = -1, rank: int = -1, *args: Any, **kwargs: Any) -> None:
+    """In a train function the group is there already: what agrees with it is quiet."""
+    if _world is None or not dist.is_initialized():
+        return _torch_init(backend, init_method, timeout, world_size, rank, *args, **kwargs)
+    for name, theirs, ours in (("world_size", world_size, _world.size), ("rank", rank, _world.rank)):
+        if theirs not in (-1, ours):
+            raise ValueError(f"init_process_group({name}={theirs}): this worker is rank "
+                             f"{_world.rank} of {_world.size}, and its process group is up; leave "
+                             f"the argument out")
+    if backend is not None and str(backend).lower() not in _MEANS_OURS[_world.backend]:
+        raise ValueError(f"init_process_group({str(backend)!r}): this worker's process group is "
+                         f"{_world.backend!r}\nhint: TorchConfig(backend=…) and use_gpu=… of the "
+                         f"Trainer choose it")
+
+
+@functools.wraps(_torch_destroy)
+def destroy_process_group(group: Any = None) -> None:
+    """The default group ends with the train function, not before."""
+    if _world is None or (group is not None and group is not dist.group.WORLD):
+        _torch_destroy(group)
+
+
+for _module in (dist, c10d):
+    setattr(_module, "init_process_group", init_process_group)
+    setattr(_module, "destroy_process_group", destroy_process_group)
