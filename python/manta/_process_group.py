@@ -3,8 +3,9 @@
 
 Loaded where torch is. A blocking operation is done on the caller's thread; one with async_op=True
 is started, and done by a thread of libmanta or by whoever waits for it first. What DDP and FSDP
-start in a backward pass counts as blocking, unless there are processors to spare: a second thread
-would only take turns with the first.
+start in a backward pass counts as blocking if it is small and there are no processors to spare: a
+second thread would only take turns with the first. Large ones are worth it all the same, for
+nobody waits then until the slowest has come.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work, _create_work_from_fut
 from manta import _manta
 
 NAME = "manta"
+_LARGE = 4 << 20  # bytes
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
 
 _in_backward: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
@@ -207,7 +209,10 @@ class _Completer:
     def _serve(works: queue.SimpleQueue[tuple[_Pending, Any] | None]) -> None:
         while (item := works.get()) is not None:
             work, future = item
-            work.exception() if work.is_completed() else _wait_quietly(work)
+            try:
+                work.wait()
+            except Exception:
+                pass  # the future's own callback meets it again
             future.set_result(None)
             del item, work, future
 
@@ -216,13 +221,6 @@ class _Completer:
             self._queue.put(None)
             self._thread.join()
             self._thread = None
-
-
-def _wait_quietly(work: _Pending) -> None:
-    try:
-        work.wait()
-    except Exception:
-        pass  # the work has it
 
 
 # --- the operations -------------------------------------------------------------------------------
@@ -249,16 +247,18 @@ class _Operations:
         self._completer = _Completer()
         comm.set_timeout(timeout.total_seconds())
 
-    def _is_blocking(self, opts: Any) -> bool:
+    def _is_blocking(self, opts: Any, tensors: list[Tensor]) -> bool:
         if not getattr(opts, "asyncOp", True):
             return True
-        return not self._spare and _in_backward() != -1
+        if self._spare or _in_backward() == -1 or any(t.nbytes >= _LARGE for t in tensors):
+            return False
+        return all(w.is_completed() for w in self._flying)  # else it would wait for those
 
     def _run(self, opts: Any, call: Callable[..., Any], args: tuple[int, ...],
              tensors: list[Tensor], after: Callable[[], None] | None = None,
              buffers: Any = None) -> Work:
         """Does it, or starts it. `after` puts results into their places."""
-        if not self._is_blocking(opts):
+        if not self._is_blocking(opts, tensors):
             return self._fly([call(*args, True)], tensors, buffers, after)
         call(*args)
         if after is not None:
@@ -512,7 +512,7 @@ class _Operations:
             works.append(self._comm.recv(y.data_ptr(), *_items(y), source, _SHUFFLE_TAG, True))
             works.append(self._comm.send(x.data_ptr(), *_items(x), to, _SHUFFLE_TAG, True))
         work = self._fly(works, tensors, buffers, after)
-        if self._is_blocking(opts):
+        if self._is_blocking(opts, tensors):
             work.wait()
         return work
 
