@@ -182,8 +182,8 @@ MANTA_API manta_status manta_comm_rebuild(manta_comm **c, manta_error *err);
  * Its timeout is that of `c`. */
 MANTA_API manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **out,
                                         manta_error *err);
-/* The same for a list of n ranks of `c`, in the order they are to have: only those call it, all with
- * the same list. It takes no turn among the collectives of `c`. */
+/* The same for a list of n ranks of `c`, in the order they are to have: only those call it, all
+ * with the same list. It takes no turn among the collectives of `c`. */
 MANTA_API manta_status manta_comm_group(manta_comm *c, const int *ranks, int n, manta_comm **out,
                                         manta_error *err);
 /* Ends what this rank has in flight on it, and every later call, with MANTA_ECANCELED. Buffers are

@@ -405,39 +405,48 @@ static void comm_dealloc(PyObject *self)
 
 // --- the types -----------------------------------------------------------------------------------
 
-#define METHOD(name, doc)                                                                          \
+// Numbers, the last of them whether to start only: then a Work comes back, else None.
+#define METHOD(name, numbers, types, text)                                                         \
   {                                                                                                \
-    #name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, #name doc                             \
+#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL,                                       \
+        MPY_DOC(#name "($self, " numbers "start=False, /)", "(" types "bool) -> Any", text)        \
   }
+#define FOUR "int, int, int, int, "
 
 static PyMethodDef comm_methods[] = {
-    METHOD(allreduce, "(send, recv, count, dtype, op, start=False)"),
-    METHOD(reduce, "(send, recv, count, dtype, op, root, start=False)"),
-    METHOD(reduce_scatter, "(send, recv, count, dtype, op, start=False)"),
-    METHOD(broadcast, "(buf, count, dtype, root, start=False)"),
-    METHOD(allgather, "(send, recv, count, dtype, start=False)"),
-    METHOD(allgatherv, "(send, recv, counts, dtype, start=False); counts: an address, too"),
-    METHOD(alltoall, "(send, recv, count, dtype, start=False)"),
-    METHOD(gather, "(send, recv, count, dtype, root, start=False)"),
-    METHOD(scatter, "(send, recv, count, dtype, root, start=False)"),
-    METHOD(barrier, "(start=False)"),
-    METHOD(send, "(buf, count, dtype, to, tag, start=False)"),
-    METHOD(recv, "(buf, count, dtype, from, tag, start=False); from -1: any"),
-    {"group", group, METH_O, "group(ranks) -> Comm of those, who all call it."},
-    {"rank", rank, METH_NOARGS, "This rank."},
-    {"size", size, METH_NOARGS, "How many there are."},
-    {"set_timeout", set_timeout, METH_O, "set_timeout(seconds) of each call; negative: none."},
-    {"close", comm_close, METH_NOARGS, "Ends what is in flight, and the communicator."},
+    METHOD(allreduce, "send, recv, count, dtype, op, ", FOUR "int, ", "Buffers are addresses."),
+    METHOD(reduce, "send, recv, count, dtype, op, root, ", FOUR "int, int, ", "To one."),
+    METHOD(reduce_scatter, "send, recv, count, dtype, op, ", FOUR "int, ", "A block to each."),
+    METHOD(broadcast, "buf, count, dtype, root, ", FOUR, "From one to all."),
+    METHOD(allgather, "send, recv, count, dtype, ", FOUR, "From all to all."),
+    METHOD(allgatherv, "send, recv, counts, dtype, ", FOUR, "counts: an address, too."),
+    METHOD(alltoall, "send, recv, count, dtype, ", FOUR, "From each to each."),
+    METHOD(gather, "send, recv, count, dtype, root, ", FOUR "int, ", "From all to one."),
+    METHOD(scatter, "send, recv, count, dtype, root, ", FOUR "int, ", "From one, a block to each."),
+    METHOD(barrier, "", "", "Until all have come."),
+    METHOD(send, "buf, count, dtype, to, tag, ", FOUR "int, ", "To one rank."),
+    METHOD(recv, "buf, count, dtype, source, tag, ", FOUR "int, ", "source = -1: from any rank."),
+    {"group", group, METH_O,
+     MPY_DOC("group($self, ranks, /)", "(list[int]) -> Comm", "Of those, who all call it.")},
+    {"rank", rank, METH_NOARGS, MPY_DOC("rank($self)", "() -> int", "This rank.")},
+    {"size", size, METH_NOARGS, MPY_DOC("size($self)", "() -> int", "How many there are.")},
+    {"set_timeout", set_timeout, METH_O,
+     MPY_DOC("set_timeout($self, seconds, /)", "(float) -> None", "Of each call; negative: none.")},
+    {"close", comm_close, METH_NOARGS,
+     MPY_DOC("close($self)", "() -> None", "Ends what is in flight, and the communicator.")},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef work_methods[] = {
-    {"wait", work_wait, METH_NOARGS, "Waits, and raises what went wrong; any number of times."},
-    {"test", work_test, METH_NOARGS, "Whether it is over."},
-    {"peer", work_peer, METH_NOARGS, "Of a receive that is over: who sent."},
+    {"wait", work_wait, METH_NOARGS,
+     MPY_DOC("wait($self)", "() -> None", "Raises what went wrong; any number of times.")},
+    {"test", work_test, METH_NOARGS, MPY_DOC("test($self)", "() -> bool", "Whether it is over.")},
+    {"peer", work_peer, METH_NOARGS,
+     MPY_DOC("peer($self)", "() -> int", "Of a receive that is over: who sent.")},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef functions[] = {
-    {"comm", world, METH_NOARGS, "comm() -> Comm of all ranks of the run."}, {NULL, NULL, 0, NULL}};
+    {"comm", world, METH_NOARGS, MPY_DOC("comm($module)", "() -> Comm", "All ranks of the run.")},
+    {NULL, NULL, 0, NULL}};
 
 static PyType_Slot comm_slots[] = {{Py_tp_dealloc, comm_dealloc},
                                    {Py_tp_methods, comm_methods},
@@ -448,10 +457,11 @@ static PyType_Spec comm_spec = {.name = "manta._manta.Comm",
                                 .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                 .slots = comm_slots};
 
-static PyType_Slot work_slots[] = {{Py_tp_dealloc, work_dealloc},
-                                   {Py_tp_methods, work_methods},
-                                   {Py_tp_doc, (void *)(uintptr_t) "An operation that was started."},
-                                   {0, NULL}};
+static PyType_Slot work_slots[] = {
+    {Py_tp_dealloc, work_dealloc},
+    {Py_tp_methods, work_methods},
+    {Py_tp_doc, (void *)(uintptr_t) "An operation that was started."},
+    {0, NULL}};
 static PyType_Spec work_spec = {.name = "manta._manta.Work",
                                 .basicsize = sizeof(work),
                                 .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -56,7 +56,7 @@ PyObject *mpy_from_value(const manta_value *v);
 int mpy_add_trainer(PyObject *module);
 int mpy_add_run(PyObject *module);
 int mpy_add_checkpoint(PyObject *module);
-int mpy_add_comm(PyObject *module); /* Comm, Work */
+int mpy_add_comm(PyObject *module);    /* Comm, Work */
 int mpy_add_session(PyObject *module); /* functions */
 int mpy_add_train(PyObject *module);   /* the train function */
 

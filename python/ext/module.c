@@ -311,8 +311,8 @@ PyMODINIT_FUNC PyInit__manta(void)
 {
   PyObject *m = PyModule_Create(&definition);
   if (m && add_errors(m) == 0 && add_statuses(m) == 0 && mpy_add_run(m) == 0 &&
-      mpy_add_trainer(m) == 0 && mpy_add_checkpoint(m) == 0 && mpy_add_session(m) == 0 && mpy_add_comm(m) == 0 &&
-      mpy_add_train(m) == 0)
+      mpy_add_trainer(m) == 0 && mpy_add_checkpoint(m) == 0 && mpy_add_session(m) == 0 &&
+      mpy_add_comm(m) == 0 && mpy_add_train(m) == 0)
     return m;
   Py_DecRef(m);
   return NULL;

@@ -26,6 +26,12 @@ EUNEVEN: int
 EUNSUPPORTED: int
 EUSER: int
 EWORKER: int
+MAX: int
+MEAN: int
+MIN: int
+PROD: int
+SUM: int
+TAG_MAX: int
 
 class Preempted(SystemExit):
     """The run was asked to stop, and can be resumed."""
@@ -62,6 +68,123 @@ class Checkpoint:
         """Name, dtype, shape and bytes of each."""
     def value(self) -> Any:
         """The small value beside them."""
+
+class Comm:
+    """A communicator of libmanta."""
+    def allgather(
+        self,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """From all to all."""
+    def allgatherv(
+        self,
+        send: int,
+        recv: int,
+        counts: int,
+        dtype: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """counts: an address, too."""
+    def allreduce(
+        self,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        op: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """Buffers are addresses."""
+    def alltoall(self, send: int, recv: int, count: int, dtype: int, start: bool = False, /) -> Any:
+        """From each to each."""
+    def barrier(self, start: bool = False, /) -> Any:
+        """Until all have come."""
+    def broadcast(self, buf: int, count: int, dtype: int, root: int, start: bool = False, /) -> Any:
+        """From one to all."""
+    def close(self) -> None:
+        """Ends what is in flight, and the communicator."""
+    def gather(
+        self,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        root: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """From all to one."""
+    def group(self, ranks: list[int], /) -> Comm:
+        """Of those, who all call it."""
+    def rank(self) -> int:
+        """This rank."""
+    def recv(
+        self,
+        buf: int,
+        count: int,
+        dtype: int,
+        source: int,
+        tag: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """source = -1: from any rank."""
+    def reduce(
+        self,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        op: int,
+        root: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """To one."""
+    def reduce_scatter(
+        self,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        op: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """A block to each."""
+    def scatter(
+        self,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        root: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """From one, a block to each."""
+    def send(
+        self,
+        buf: int,
+        count: int,
+        dtype: int,
+        to: int,
+        tag: int,
+        start: bool = False,
+        /,
+    ) -> Any:
+        """To one rank."""
+    def set_timeout(self, seconds: float, /) -> None:
+        """Of each call; negative: none."""
+    def size(self) -> int:
+        """How many there are."""
 
 class Run:
     """A run of a trainer."""
@@ -148,6 +271,15 @@ class View:
     """Bytes of somebody else."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+class Work:
+    """An operation that was started."""
+    def peer(self) -> int:
+        """Of a receive that is over: who sent."""
+    def test(self) -> bool:
+        """Whether it is over."""
+    def wait(self) -> None:
+        """Raises what went wrong; any number of times."""
+
 def address(buffer: Any, /) -> int:
     """Where its memory begins."""
 
@@ -156,6 +288,9 @@ def amx_cure() -> str | None:
 
 def check() -> None:
     """Raises what report would raise now."""
+
+def comm() -> Comm:
+    """All ranks of the run."""
 
 def config() -> Any:
     """The run's config."""

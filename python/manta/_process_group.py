@@ -229,7 +229,7 @@ class _Completer:
 def _has_spare_processors() -> bool:
     """Whether every rank of this host has one for a second thread."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return len(os.sched_getaffinity(0)) // here > torch.get_num_threads()
+    return len(os.sched_getaffinity(0)) // here > int(torch.get_num_threads())
 
 
 class _Operations:
@@ -298,7 +298,7 @@ class _Operations:
         number = _number_of(op, t.dtype)
         count, code = _items(x)
         at = x.data_ptr()
-        after = None if x is t else lambda: t.copy_(x)  # type: ignore[assignment, return-value]
+        after = None if x is t else lambda: t.copy_(x)
         return self._run(opts, self._comm.allreduce, (at, at, count, code, number), tensors, after,
                          x)
 
@@ -572,7 +572,7 @@ class _Operations:
         return 0
 
 
-class Group(_Operations, ProcessGroup):
+class Group(_Operations, ProcessGroup):  # type: ignore[misc]
     """A process group for CPU tensors alone: torch calls it without a detour."""
 
     supports_coalescing = supports_splitting = False
@@ -582,7 +582,7 @@ class Group(_Operations, ProcessGroup):
         self._open(comm, timeout)
         self._name = self._desc = ""
 
-    def _get_backend(self, device: torch.device) -> Group:
+    def _get_backend(self, device: torch.device) -> Any:
         return self
 
     get_backend = _get_backend

@@ -56,6 +56,8 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
         _meet(world, one_host=local_size == size, with_store=url is None)
         _torch_init(name, init_method=url, store=world.store, rank=rank, world_size=size,
                     timeout=timedelta(seconds=timeout_s))
+        if size > 1:  # nobody leaves, and closes what is his, before all are in
+            _manta.comm().barrier()
     except BaseException:
         leave()
         raise
@@ -110,8 +112,6 @@ def _meet(world: _World, one_host: bool, with_store: bool) -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if with_store and world.rank > 0:
         _join_store(world, place, address)
-    if with_store and world.size > 1:
-        _manta.comm().barrier()  # rank 0 may leave, and end, from here on
 
 
 def _open_store(world: _World, one_host: bool, address: str) -> str:
@@ -163,8 +163,10 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: An
                        world_size: int = -1, rank: int = -1, *args: Any, **kwargs: Any) -> None:
     """In a train function the group is there already: what agrees with it is quiet."""
     if _world is None or not dist.is_initialized():
-        return _torch_init(backend, init_method, timeout, world_size, rank, *args, **kwargs)
-    for name, theirs, ours in (("world_size", world_size, _world.size), ("rank", rank, _world.rank)):
+        _torch_init(backend, init_method, timeout, world_size, rank, *args, **kwargs)
+        return
+    for name, theirs, ours in (("world_size", world_size, _world.size),
+                               ("rank", rank, _world.rank)):
         if theirs not in (-1, ours):
             raise ValueError(f"init_process_group({name}={theirs}): this worker is rank "
                              f"{_world.rank} of {_world.size}, and its process group is up; leave "

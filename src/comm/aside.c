@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/aside.c - messages that came before a receive with their tag: taken out of their channel, for
- * what is wanted lies behind them.
+ * comm/aside.c - messages that came before a receive with their tag: taken out of their channel,
+ * for what is wanted lies behind them.
  *
  * Only for a receive that would wait otherwise; else a message stays where it is.
  */
@@ -34,8 +34,7 @@ void manta__aside_fini(struct manta__mover *m)
 static bool is_wanted(const struct manta__mover *m, int peer, int tag)
 {
   for (const manta_work *w = m->first; w; w = w->next)
-    if (!w->move.sends && !w->move.headed && w->move.tag == tag &&
-        (w->any || w->move.peer == peer))
+    if (!w->move.sends && !w->move.headed && w->move.tag == tag && (w->any || w->move.peer == peer))
       return true;
   return false;
 }

@@ -268,7 +268,7 @@ static manta_status check_move(const manta_comm *c, const struct manta__task *t,
   if (any && c->hosts)
     return manta_error_set(err, MANTA_EINVAL, "%s from any rank: the ranks are on several hosts",
                            call);
-  if ((any || t->tag) && manta__comm_gpu_task(t, &gpu))
+  if ((any || t->tag) && manta__comm_gpu_task(c, t, &gpu))
     return manta_error_set(err, MANTA_EINVAL, "%s of memory of a GPU: with a rank, without a tag",
                            call);
   return MANTA_OK;
@@ -467,8 +467,8 @@ manta_status manta_comm_send(manta_comm *c, const void *buf, size_t count, manta
 manta_status manta_comm_recv_start(manta_comm *c, void *buf, size_t count, manta_dtype type,
                                    int from, manta_work **work, manta_error *err)
 {
-  struct manta__task t = {.call = MANTA__CALL_RECV, .recv = buf, .count = count, .type = type,
-                          .root = from};
+  struct manta__task t = {
+      .call = MANTA__CALL_RECV, .recv = buf, .count = count, .type = type, .root = from};
   return submit(c, &t, work, err);
 }
 
@@ -482,8 +482,8 @@ manta_status manta_comm_send_tagged_start(manta_comm *c, const void *buf, size_t
                                           manta_dtype type, int to, int tag, manta_work **work,
                                           manta_error *err)
 {
-  struct manta__task t = {.call = MANTA__CALL_SEND, .send = buf, .count = count, .type = type,
-                          .root = to, .tag = tag};
+  struct manta__task t = {
+      .call = MANTA__CALL_SEND, .send = buf, .count = count, .type = type, .root = to, .tag = tag};
   return submit(c, &t, work, err);
 }
 
@@ -496,8 +496,13 @@ manta_status manta_comm_send_tagged(manta_comm *c, const void *buf, size_t count
 manta_status manta_comm_recv_tagged_start(manta_comm *c, void *buf, size_t count, manta_dtype type,
                                           int *from, int tag, manta_work **work, manta_error *err)
 {
-  struct manta__task t = {.call = MANTA__CALL_RECV, .recv = buf, .count = count, .type = type,
-                          .root = *from, .tag = tag, .from = from};
+  struct manta__task t = {.call = MANTA__CALL_RECV,
+                          .recv = buf,
+                          .count = count,
+                          .type = type,
+                          .root = *from,
+                          .tag = tag,
+                          .from = from};
   return submit(c, &t, work, err);
 }
 

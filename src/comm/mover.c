@@ -82,8 +82,7 @@ static bool step_recv(manta_comm *c, manta_work *w, manta_status *st)
 {
   struct manta__move *m = &w->move, **half = &c->mover.half[m->peer];
   if (!m->headed) {
-    if ((*st = manta__aside_clear(c, m->peer, &w->err)) < 0 ||
-        manta__aside_find(c, w, m->peer, st))
+    if ((*st = manta__aside_clear(c, m->peer, &w->err)) < 0 || manta__aside_find(c, w, m->peer, st))
       return true;
     m->held = *half != NULL;
   }
@@ -97,8 +96,7 @@ static bool step_recv(manta_comm *c, manta_work *w, manta_status *st)
 static bool has_for(manta_comm *c, const manta_work *w, int peer)
 {
   struct manta__move next;
-  return !c->mover.half[peer] && manta__pair_peek(&c->team, peer, &next) &&
-         next.tag == w->move.tag;
+  return !c->mover.half[peer] && manta__pair_peek(&c->team, peer, &next) && next.tag == w->move.tag;
 }
 
 static bool step_any(manta_comm *c, manta_work *w, manta_status *st)

@@ -162,8 +162,13 @@ manta_status manta_comm_split(manta_comm *c, int color, int key, manta_comm **ou
 static manta_status move(manta_comm *c, enum manta__call call, void *buf, size_t n, int peer,
                          manta_error *err)
 {
-  struct manta__task t = {.call = call, .send = buf, .recv = buf, .count = n * 2,
-                          .type = MANTA_U64, .root = peer, .tag = MANTA__TAG_GROUP};
+  struct manta__task t = {.call = call,
+                          .send = buf,
+                          .recv = buf,
+                          .count = n * 2,
+                          .type = MANTA_U64,
+                          .root = peer,
+                          .tag = MANTA__TAG_GROUP};
   return manta__mover_run(c, &t, err);
 }
 

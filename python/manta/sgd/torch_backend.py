@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from manta.sgd.backend import Backend, BackendConfig
 
@@ -21,7 +20,7 @@ class TorchConfig(BackendConfig):
     init_method: str | None = "env"
     timeout_s: float = 1800
 
-    framework: ClassVar[str] = "torch"
+    framework = "torch"
 
     def __post_init__(self) -> None:
         if self.backend not in _BACKENDS:
