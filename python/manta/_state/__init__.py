@@ -26,7 +26,8 @@ from manta._state.packing import find, pack, rows_of
 from manta._state.restoring import is_pickled, load_dir, restore
 from manta._state.tidy import clean, stamp
 
-__all__ = ["clean", "is_pickled", "load", "load_dir", "pack", "restore", "save", "stamp", "write_files"]
+__all__ = ["clean", "is_pickled", "load", "load_dir", "pack", "restore", "save", "stamp",
+           "write_files"]
 
 
 def save(obj: Any, files: bool, sharded: bool) -> None:
