@@ -21,6 +21,7 @@ class Setting:
     backend: BackendConfig
     hook: Callable[[], Any] | None = None  # called once in every new worker
     retry: tuple[type[BaseException], ...] = ()  # exceptions after which the run is revived
+    gpus: bool = False  # workers reserve GPUs, or parts of one
 
 
 @dataclass

@@ -615,6 +615,15 @@ class CpuBackend(_Operations, _TorchBackend):
         self._open(comm, timeout)
 
 
+def can_be_a_part() -> bool:
+    """Whether this torch lets a class in Python be one backend of several."""
+    try:
+        _TorchBackend.__init__(_TorchBackend.__new__(_TorchBackend), 0, 1)
+    except TypeError:
+        return False
+    return True
+
+
 # --- as torch makes them --------------------------------------------------------------------------
 
 beside_gpus = False  # whether groups are to be parts of mixed ones

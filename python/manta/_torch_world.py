@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import zlib
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -47,7 +48,7 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
     global _world
     rank, size, local_rank, local_size = _manta.place()[:4]
     gpus = _take_gpu(backend, local_rank)
-    name = backend or ("cpu:manta,cuda:nccl" if gpus else "manta")
+    name = backend or (_mixed() if gpus else "manta")
     _process_group.beside_gpus = "," in name
     world = _World(name, rank, size)
     try:
@@ -90,6 +91,28 @@ def _take_gpu(backend: str | None, local_rank: int) -> bool:
         return False
     torch.cuda.set_device(local_rank % count if count > 1 else 0)
     return True
+
+
+def _mixed() -> str:
+    """For CPU and GPU tensors. NCCL wants a GPU for each rank: where workers share one, gloo takes
+    its tensors, too. Older versions of torch let only C++ be a part of a mixed group."""
+    cpu = "manta" if _process_group.can_be_a_part() else "gloo"
+    return f"cpu:{cpu},cuda:{'gloo' if _is_shared(_own_gpus()) else 'nccl'}"
+
+
+def _own_gpus() -> int:
+    """A number for the GPUs that this worker sees, on its host."""
+    seen = f"{_manta.place()[4]}:{os.environ['CUDA_VISIBLE_DEVICES']}"
+    return zlib.crc32(seen.encode())
+
+
+def _is_shared(gpus: int) -> bool:
+    size = _manta.place()[1]
+    if size == 1:
+        return False
+    mine, all_ = torch.tensor([gpus]), torch.zeros(size, dtype=torch.int64)
+    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group._BYTE)
+    return len(set(all_.tolist())) < size
 
 
 # --- rendezvous -----------------------------------------------------------------------------------
@@ -149,13 +172,22 @@ def _own_address() -> str:
 
 # --- what a train function may call itself --------------------------------------------------------
 
-_MEANS_OURS = {
-    "manta": {"manta", "gloo", "cpu:manta", "cpu:gloo"},
-    "gloo": {"gloo", "cpu:gloo"},
-    "nccl": {"nccl", "cuda:nccl"},
-    "cpu:manta,cuda:nccl": {"manta", "gloo", "nccl", "cpu:manta", "cpu:gloo", "cuda:nccl",
-                            "cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo"},
-}
+
+def _by_device(backend: str) -> dict[str, str]:
+    """"cpu:gloo,cuda:nccl", or the name of one of them."""
+    if ":" not in backend:
+        return {"cuda" if backend == "nccl" else "cpu": backend}
+    return dict(part.split(":", 1) for part in backend.split(","))
+
+
+def _agree(theirs: str, ours: str) -> bool:
+    """Ours may do what a program asks gloo for, and gloo what it asks NCCL for."""
+    have = _by_device(ours)
+    stands_for = {"manta": {"manta", "gloo"}, "gloo": {"gloo"}, "nccl": {"nccl"}}
+    if "cuda" in have and "cpu" in have:  # of a GPU that workers share
+        stands_for["gloo"] = {"gloo", "manta", "nccl"}
+    return all(device in have and wanted in stands_for[have[device]]
+               for device, wanted in _by_device(theirs).items())
 
 
 @functools.wraps(_torch_init)
@@ -171,7 +203,7 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: An
             raise ValueError(f"init_process_group({name}={theirs}): this worker is rank "
                              f"{_world.rank} of {_world.size}, and its process group is up; leave "
                              f"the argument out")
-    if backend is not None and str(backend).lower() not in _MEANS_OURS[_world.backend]:
+    if backend is not None and not _agree(str(backend).lower(), _world.backend):
         raise ValueError(f"init_process_group({str(backend)!r}): this worker's process group is "
                          f"{_world.backend!r}\nhint: TorchConfig(backend=…) and use_gpu=… of the "
                          f"Trainer choose it")

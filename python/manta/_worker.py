@@ -81,6 +81,8 @@ def prepare(new: Job) -> None:
     """Before a job's function is called."""
     global job, _hooked
     job = new
+    if not new.setting.gpus:  # what was not reserved is another's
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if new.setting.hook is not None and not _hooked:
         _hooked = True
         new.setting.hook()

@@ -45,7 +45,8 @@ class Trainer:
         figures = _resources.per_worker(use_gpu, cpus_per_worker, gpus_per_worker, gpu_per_worker,
                                         resources_per_worker)
         self._backend = _backend.resolve(backend, backend_args)
-        self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions))
+        self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions),
+                                     gpus=figures["gpus_per_worker"] > 0)
         self._config = _checked_config(config)
         self._callbacks = list(callbacks or [])
         self._strict_reports = strict_reports
