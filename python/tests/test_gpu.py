@@ -81,8 +81,10 @@ def _train(config: dict[str, Any]) -> tuple[int, int, float]:
         step += 1
         sgd.report(step=step)
         sgd.save_checkpoint(model=model.state_dict(), step=step)
-        if attempt == 0 and step == 3 and sgd.world_rank() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if attempt == 0 and step == 3:
+            _manta.comm().barrier()  # there is a checkpoint
+            if sgd.world_rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
         if attempt == 0 and step >= 3:
             time.sleep(0.05)
     return attempt, os.getpid(), float(next(model.parameters()).sum())
