@@ -182,7 +182,8 @@ MANTA_API void manta_trainer_shutdown(manta_trainer *t);
  * no process. NULL is fine. */
 MANTA_API void manta_trainer_destroy(manta_trainer *t);
 
-/* Prints the table of workers and resources, as it is now. MANTA_EIO if it cannot be written. */
+/* Prints the table of workers and resources, as it is now; before the start, those that are asked
+ * for. MANTA_EIO if it cannot be written. */
 MANTA_API manta_status manta_trainer_print(manta_trainer *t, FILE *to);
 /* Workers that the next run has, if there is room for them. */
 MANTA_API int manta_trainer_workers(const manta_trainer *t);

@@ -575,20 +575,28 @@ static void creating_a_trainer_survives_starvation(void **state)
   FOR_EACH_OOM(manta_trainer_create(&t, &cfg, &err), manta_trainer_destroy(t));
 }
 
+static void assert_table(struct rig *r, const char *state, const char *totals)
+{
+  char *text = NULL;
+  size_t n = 0;
+  FILE *f = open_memstream(&text, &n);
+  assert_ok(manta_trainer_print(r->t, f), &r->err);
+  fclose(f);
+  assert_has(text, state);
+  assert_has(text, totals);
+  free(text);
+}
+
 static void the_table_is_printed(void **state)
 {
   struct rig r;
-  char *text = NULL;
-  size_t n = 0;
   rig_init(&r, 2);
+  rig_make(&r);
+  assert_table(&r, " 1 ", "CPUs 0/?");
+  assert_table(&r, "not started", "CPUs 0/?");
   manta_value c = MANTA_MAP(MANTA_KV_INT("n", 1));
   assert_ok(rig_run(&r, &c), &r.err);
-  FILE *f = open_memstream(&text, &n);
-  assert_ok(manta_trainer_print(r.t, f), &r.err);
-  fclose(f);
-  assert_has(text, "idle");
-  assert_has(text, "CPUs 2/");
-  free(text);
+  assert_table(&r, "idle", "CPUs 2/");
   rig_fini(&r);
 }
 
