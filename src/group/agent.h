@@ -98,6 +98,7 @@ struct worker {
   struct output *output;
   struct manta__grant *grant;
   bool watched; /* a watcher waits for its life in this attempt */
+  bool dying;   /* … and has seen its end; the kernel still frees its memory */
   bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
   bool hung;

@@ -97,6 +97,7 @@ static void one_death(struct agent *a, const struct death *d)
   w->watched = false;
   if (!d->died)
     return;
+  w->dying = true;
   manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
   struct manta__msg m = {.kind = MANTA__M_DYING, .group = w->group->id};
   m.id = w->group->run;

@@ -312,9 +312,9 @@ void agent_worker_kill(struct worker *w, const char *cause)
 {
   if (w->state == WORKER_GONE)
     return;
-  if (!w->cause[0])
+  if (!w->cause[0] && !w->dying) // else how it ended is its own affair
     snprintf(w->cause, sizeof w->cause, "%s", cause);
-  if (w->state == WORKER_RUNNING)
+  if (w->state == WORKER_RUNNING && !w->dying)
     explain_loss(w, -1);
   if (w->pid == 0) { // its zygote may be busy for seconds yet: what it forks for us is killed then
     agent_timer_stop(&w->last_words);

@@ -263,6 +263,37 @@ static void a_survivor_that_does_not_leave_is_replaced(void **state)
   assert_nothing_left();
 }
 
+static manta_status heavy(manta_session *s, manta_value *result, manta_error *err)
+{
+  enum { BYTES = 512 << 20 };
+  board_open();
+  char *p = manta_session_rank(s) == 1 ? malloc(BYTES) : NULL;
+  if (p) {
+    memset(p, 1, BYTES); // freeing it takes longer than the grace time
+    board->fired++;
+    raise(SIGKILL);
+  }
+  for (;;) {
+    manta_value row = MANTA_MAP(MANTA_KV_INT("rank", 0));
+    MANTA_TRY(manta_session_report(s, &row, err));
+    usleep(100);
+  }
+}
+
+static void a_death_is_not_taken_for_a_slow_survivor(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  r.cfg.grace_s = 0.001;
+  r.cfg.max_retries = -2;
+  rig_make(&r);
+  assert_status(manta_trainer_run(r.t, heavy, &r.rc, NULL, &r.err), MANTA_EWORKER);
+  assert_int_equal(board->fired, 1);
+  assert_has(r.err.message, "killed by signal 9 (SIGKILL)");
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
 // --- zygote, agent ------------------------------------------------------------------------------
 
 struct assault {
@@ -672,6 +703,7 @@ int main(int argc, char **argv)
       rig_test(a_stopped_rank_is_revived),
       rig_test(a_hang_is_named),
       rig_test(a_survivor_that_does_not_leave_is_replaced),
+      rig_test(a_death_is_not_taken_for_a_slow_survivor),
       rig_test(workers_outlive_their_zygote),
       rig_test(a_lost_agent_is_replaced),
       rig_test(daemons_of_a_worker_end_with_it),
