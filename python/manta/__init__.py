@@ -25,9 +25,9 @@ from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted,
 
 __version__ = version()
 __all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost",
-           "init", "prestart", "sgd", "shutdown", "train"]
+           "experimental", "init", "prestart", "sgd", "shutdown", "train", "util"]
 
-_SUBMODULES = {"sgd", "train"}
+_SUBMODULES = {"experimental", "sgd", "train", "util"}
 _FUNCTIONS = {"init", "prestart", "shutdown"}  # of manta._driver
 
 
