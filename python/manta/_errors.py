@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An exception that was raised in a worker, raised again in the driver: its own type, and the
-worker's traceback as its cause."""
+worker's traceback as its cause; the user's own frames are in its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import builtins
 import pickle
 from typing import Any, NoReturn
 
-from manta import _manta
+from manta import _frames, _manta
 
 
 class RemoteTraceback(Exception):
@@ -34,7 +34,8 @@ def raise_remote(e: Any, log: str) -> NoReturn:
     error = _rebuild(detail)
     error.rank = e.rank  # type: ignore[attr-defined]
     error.add_note(f"raised by rank {e.rank}" + (f"; its log: {log}" if log else ""))
-    raise error from RemoteTraceback(detail["traceback"])
+    error.__cause__ = RemoteTraceback(detail["traceback"])
+    raise error.with_traceback(_frames.rebuild(pickle.loads(detail["frames"])))
 
 
 def _rebuild(detail: dict[str, Any]) -> BaseException:

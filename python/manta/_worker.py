@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _manta
+from manta import _frames, _manta
 
 if TYPE_CHECKING:
     from manta._job import Job
@@ -135,6 +135,7 @@ def _is_framework(e: Exception) -> bool:
 def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:
     """(status, message, what the driver makes the exception of)."""
     text = "".join(traceback.format_exception(e))
+    frames = _frames.describe(e.__traceback__)
     try:
         import cloudpickle
         pickled = cloudpickle.dumps(e.with_traceback(None))
@@ -142,7 +143,8 @@ def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:
     except Exception:
         pickled = None
     last = "".join(traceback.format_exception_only(e)).strip()
-    detail = {"pickle": pickled, "traceback": text, "names": names_of(type(e)), "text": str(e)}
+    detail = {"pickle": pickled, "traceback": text, "names": names_of(type(e)), "text": str(e),
+              "frames": pickle.dumps(frames)}
     return status_of(e), last, detail
 
 
