@@ -4,7 +4,10 @@ what a module has."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import io
+import sys
 from typing import Any
 
 
@@ -55,3 +58,32 @@ def _blame(o: Any, name: str, why: Exception) -> str:
                 return (f"{name} cannot be sent to the workers: its entry {key!r} is a "
                         f"{type(value).__name__} ({why})")
     return f"{name} cannot be sent to the workers: {why}"
+
+
+# --- from workers ---------------------------------------------------------------------------------
+
+
+def dumps_unwrapped(o: Any) -> bytes:
+    """The pickle of `o`, with models in DistributedDataParallel as the models alone: where it goes
+    there is no process group."""
+    out = io.BytesIO()
+    _unwrapping()(out).dump(o)
+    return out.getvalue()
+
+
+@functools.cache
+def _unwrapping() -> type[Any]:
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, o: Any) -> Any:
+            parallel = sys.modules.get("torch.nn.parallel")
+            if parallel is not None and isinstance(o, parallel.DistributedDataParallel):
+                return _itself, (o.module,)
+            return super().reducer_override(o)
+
+    return Pickler
+
+
+def _itself(o: Any) -> Any:
+    return o

@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _frames, _manta
+from manta import _frames, _manta, _pickle
 
 if TYPE_CHECKING:
     from manta._job import Job
@@ -27,9 +27,8 @@ _hooked = False  # the trainer's hook has been called in this process
 
 def dump(o: Any) -> tuple[bytes, str]:
     """What has no counterpart in C: its pickle, and something to read."""
-    import cloudpickle
     text = repr(o)
-    return cloudpickle.dumps(o), text if len(text) <= 200 else text[:197] + "..."
+    return _pickle.dumps_unwrapped(o), text if len(text) <= 200 else text[:197] + "..."
 
 
 def load(data: bytes) -> Any:
@@ -44,6 +43,16 @@ def born() -> None:
     blocks."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    draw_anew()
+
+
+def draw_anew() -> None:
+    """Random numbers as a process that was started by itself has them: a fork has copied the
+    generators, and all ranks would draw the same. (The module random sees to itself.)"""
+    if torch := sys.modules.get("torch"):
+        torch.random.default_generator.seed()
+    if random := sys.modules.get("numpy.random"):
+        random.seed()
 
 
 def idle() -> None:

@@ -338,7 +338,10 @@ def _seconds(name: str, value: float | None) -> float:
 
 
 def _script_name() -> str:
-    name = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] else ""
+    script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path()
+    name = script.stem
+    if name in ("main", "__main__"):  # that of many a program: its directory says more
+        name = script.absolute().parent.name
     return name if name not in ("", "-c", "-m", "ipykernel_launcher") else "run"
 
 
