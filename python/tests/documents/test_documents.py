@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of this directory do what the documents say of them; README.md lists them."""
+
+from __future__ import annotations
+
+import gc
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+STAMPS = ["_timestamp", "_time_this_iter_s", "_training_iteration"]
+
+
+def program(name: str) -> dict[str, Any]:
+    """Runs it as a script is run; its variables. What workers are forked from is shared."""
+    left = runpy.run_path(str(HERE / f"{name}.py"), run_name="__main__")
+    if "trainer" in left:
+        left["trainer"].shutdown()
+    return left
+
+
+def program_apart(name: str, then: str) -> str:
+    """The same in an interpreter of its own, because it declares resources; its output."""
+    code = f"import runpy, sys; exec({then!r}, runpy.run_path(sys.argv[1], run_name='__main__'))"
+    done = subprocess.run([sys.executable, "-c", code, HERE / f"{name}.py"], text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget() -> Any:
+    yield
+    gc.collect()  # the programs' trainers: an agent lives as long as one of them
+
+
+# --- document 000 ---------------------------------------------------------------------------------
+
+
+def test_000_quick_start(capsys: pytest.CaptureFixture[str]) -> None:
+    left = program("d000_quick_start")
+    assert [tuple(r.shape) for r in left["results"]] == [(4, 1), (4, 1)]
+    assert capsys.readouterr().out == f"{left['results']}\n"
+
+
+def test_000_ddp() -> None:
+    """Each rank has random data of its own; their mean loss falls."""
+    results = program("d000_ddp")["all_results"]
+    assert [len(r) for r in results] == [10, 10]
+    assert results[0] != results[1]
+    means = [sum(r) for r in zip(*results)]
+    assert means == sorted(means, reverse=True), means
+
+
+# --- document 001 ---------------------------------------------------------------------------------
+
+
+def test_001_training() -> None:
+    out = program_apart("d001_training", "print(float(model.weight.detach()), len(result))")
+    table, weight, losses = re.fullmatch(r"(.*used: [^\n]*)\n(\S+) (\d+)\n", out, re.S).groups()
+    rows = re.findall(r"^. +(\d+) . \S+ +. +\S+ . 2 +. 2 ", table, re.M)
+    assert rows == [str(rank) for rank in range(8)], table
+    assert re.search(r"^used: CPUs \d+/16\b.*\bGPUs \d+/16\b", table, re.M), table
+    assert 1 < float(weight) < 3.1 and int(losses) == 5 * 32 // 8
+
+
+def test_001_in_worker() -> None:
+    left = program("d001_in_worker")
+    assert left["split"] == [[[rank, rank + 8]] for rank in range(8)]
+    assert left["whole"] == [[i, i + 1] for i in range(0, 16, 2)]
+
+
+def test_001_reporting() -> None:
+    left = program("d001_reporting")
+    rows = left["Collect"].seen
+    assert left["results"] == ["a model", "a model"] and len(rows) == 3
+    for results in rows:
+        assert [{k: r[k] for k in ("loss", "accuracy")} for r in results] == \
+            [{"loss": 0.5, "accuracy": 0.75}] * 2
+    assert left["stuff"] == [0.75] * 3
+    assert left["model"] == ["a model", "a model"]
+
+
+def test_001_elastic() -> None:
+    left = program("d001_elastic")
+    assert len(left["results"]) >= 4
+    model, optimizer, epoch = left["state"]
+    assert epoch == 3
+    assert model.weight.tolist() == left["results"][0].weight.tolist()
+    assert optimizer.state_dict()["param_groups"][0]["lr"] == 0.1
+
+
+def test_001_accelerate() -> None:
+    models, losses = zip(*program("d001_accelerate")["results"])
+    weights = [[p.tolist() for p in m.parameters()] for m in models]
+    assert weights[0] == weights[1]
+    assert len(losses[0]) == 30 and losses[0][-1] < losses[0][2]
+
+
+def test_001_class_api() -> None:
+    out = program_apart("d001_class_api", "print(everywhere, once)")
+    assert out == f"{[105] * 12} 110\n"
+
+
+def test_001_worker_group() -> None:
+    assert program("d001_worker_group")["loss"] == [2]
+
+
+# --- document 002 ---------------------------------------------------------------------------------
+
+
+def test_002_distributed(capsys: pytest.CaptureFixture[str]) -> None:
+    left = program("d002_distributed")
+    said = re.findall(r"^\(rank 0\) epoch: (\d), loss: (\S+)$", capsys.readouterr().out, re.M)
+    assert [epoch for epoch, _ in said] == ["0", "1", "2"]
+    assert float(said[2][1]) < float(said[0][1])
+    assert left["results"] == [None] * 4
+
+
+def test_002_return_values() -> None:
+    left = program("d002_return_values")
+    assert len(left["results"]) == 2
+    assert left["trained_model"].weight == 6
+
+
+def test_002_reporting(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines 280-282: the printed rows, with these keys in this order."""
+    left = program("d002_reporting")
+    rows = [eval(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(r) for r in rows] == [2, 2, 2]
+    for epoch, results in enumerate(rows):
+        for row in results:
+            assert list(row) == ["epoch", *STAMPS]
+            assert row["epoch"] == epoch and row["_training_iteration"] == epoch + 1
+            assert [type(row[k]) for k in STAMPS] == [int, float, int]
+    assert left["result"] == [None, None]
+
+
+def test_002_checkpointing() -> None:
+    left = program("d002_checkpointing")
+    state = left["trainer"].get_last_checkpoint()
+    assert state["epoch"] == 2
+    assert state["model"]["weight"].item() == 2.0
+    assert sorted(state) == ["_timestamp", "epoch", "model"]
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["util.sgd", "util.sgd.v2", "experimental.sgd"])
+def test_older_paths_lead_to_the_same_names(path: str) -> None:
+    code = (f"import manta, sys; from manta.{path} import Trainer; "
+            f"from manta.{path}.callbacks import SGDCallback; from manta import sgd; "
+            f"assert Trainer is sgd.Trainer is manta.{path}.Trainer; "
+            f"assert SGDCallback is sgd.SGDCallback and 'torch' not in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+
+
+def test_the_table_lists_every_program() -> None:
+    table = (HERE / "README.md").read_text()
+    assert sorted(re.findall(r"`(d\d+_\w+\.py)`", table)) == sorted(
+        p.name for p in HERE.glob("d0*.py"))
