@@ -20,7 +20,7 @@ import guest
 from tap import ROOT, Skip, main
 
 build = Path(sys.argv[1]).resolve()
-PAGES = ["README.md", "docs/guide.md"]
+PAGES = ["README.md", "docs/guide.md", "docs/python.md"]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-pedantic"]
 
 HEAD = """
@@ -118,6 +118,8 @@ def test_variables_are_those_of_the_code() -> None:
     source = "".join(p.read_text() for p in (ROOT / "src").rglob("*.[ch]"))
     read = set(re.findall(r'(?:(?:get|set)env|seconds_from_env)\("(MANTA_\w+)"', source))
     read |= set(re.findall(r'define MANTA__(?:ROLE|MARK)_ENV +"(\w+)"', source))
+    package = "".join(p.read_text() for p in (ROOT / "python/manta").rglob("*.py"))
+    read |= set(re.findall(r'environ(?:\.get\(|\[)"(MANTA_\w+)"', package))
     guide = (ROOT / "docs/guide.md").read_text()
     told = set(re.findall(r"MANTA_\w+", guide[guide.index("## Environment"):]))
     read.discard("MANTA_NVML")  # of the tests
