@@ -211,9 +211,11 @@ void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error)
 
 // --- death ---------------------------------------------------------------------------------------
 
+// Its zygote has not waited for it: one that imports a framework is busy for seconds.
 static void on_status_late(uv_timer_t *t)
 {
-  agent_worker_exited(t->data, -1);
+  struct worker *w = t->data;
+  agent_worker_exited(w, manta__proc_zombie_status(w->pid));
 }
 
 static void on_pidfd(uv_poll_t *h, int status, int events)

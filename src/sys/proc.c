@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -155,6 +156,22 @@ void manta__proc_reset_signals(void)
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+// "pid (name) Z ... status": the name may hold anything, parentheses too.
+int manta__proc_zombie_status(pid_t pid)
+{
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+  if (fd >= 0)
+    close(fd);
+  text[n > 0 ? n : 0] = 0;
+  const char *state = strrchr(text, ')'), *last = strrchr(text, ' ');
+  if (!state || strncmp(state, ") Z ", 4) != 0 || !last)
+    return -1;
+  return (int)strtol(last, NULL, 10);
 }
 
 void manta__proc_explain(int status, char *buf, size_t size)

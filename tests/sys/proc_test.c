@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -368,6 +369,34 @@ static void a_pidfd_tells_of_the_end(void **ctx)
   assert_int_equal(errno, ESRCH);
 }
 
+static pid_t zombie(int sig)
+{
+  siginfo_t si;
+  pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_NAME, ") Z 1 2"); // is not to be taken for what follows the name
+    raise(sig);
+    _exit(3);
+  }
+  assert_int_equal(waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT), 0);
+  return pid;
+}
+
+static void how_a_zombie_ended_is_known(void **ctx)
+{
+  static const int signals[] = {SIGKILL, SIGTERM, 0}; // 0: it exits
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    int status;
+    pid_t pid = zombie(signals[i]);
+    int found = manta__proc_zombie_status(pid);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(found, status);
+    assert_int_equal(manta__proc_zombie_status(pid), -1);
+  }
+  assert_int_equal(manta__proc_zombie_status(getpid()), -1);
+  assert_int_equal(manta__proc_zombie_status(0), -1);
+}
+
 int main(int argc, char **argv)
 {
   if (argc == 4 && !strcmp(argv[1], "child"))
@@ -385,6 +414,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(threads_are_counted),
       cmocka_unit_test(a_fork_can_make_its_signals_fresh),
       cmocka_unit_test(a_pidfd_tells_of_the_end),
+      cmocka_unit_test(how_a_zombie_ended_is_known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
