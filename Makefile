@@ -42,11 +42,13 @@ fuzz: deps ## fuzz every reader for FUZZ_SECONDS (60); learned inputs stay in bu
 
 bench: deps ## measure; the figures go to standard output
 	@scripts/build release
+	@scripts/pyenv --install
 	@bench/run
 
 bench-peers: ## measure the same jobs in other systems
 	@scripts/install-deps bench
 	@scripts/build release
+	@scripts/pyenv
 	@bench/peers/run
 
 install: deps ## install under PREFIX (/usr/local), below DESTDIR if given

@@ -9,6 +9,7 @@ import os
 import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -63,11 +64,19 @@ class Sizes:
     limit_mb: int = 100
     wait_ms: int = 1000
     storm_kills: int = 1000
+    py_reps: int = 7  # fresh interpreters, with all the time they take
+    rounds: int = 3  # programs that make several samples each
+    peer_reps: int = 3  # of Ray Train and torchrun: seconds to minutes each
+    py_rows: int = 100_000
+    py_kills: int = 10
+    py_steps: int = 200
+    py_batch: int = 32
 
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
               step_ms=10, ddp_mb=1, ddp_us=500, net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
-              comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5)
+              comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5,
+              py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_steps=5, py_batch=2)
 
 
 @dataclass
@@ -107,6 +116,7 @@ class Bench:
         self.build, self.sizes, self.scratch = build, sizes, scratch
         self.grids: list[Grid] = []
         self.patience_s = 0.0
+        self.python: Path | None = None  # where the Python package is
         self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta"),
                     "MANTA_MODULES": str(build / "src")}
 
@@ -117,10 +127,13 @@ class Bench:
         """What the command says in JSON."""
         return json.loads(self.run(self.build / "src" / "cmd" / "manta", *args, "--json"))
 
-    def run(self, *words: object) -> str:
+    def say(self, text: str) -> None:
+        print(f"bench: {text}", file=sys.stderr, flush=True)
+
+    def run(self, *words: object, env: dict[str, str] | None = None) -> str:
         command = [str(w) for w in words]
         try:
-            done = subprocess.run(command, env=self.env, text=True, stdin=subprocess.DEVNULL,
+            done = subprocess.run(command, env=env or self.env, text=True, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   timeout=PROGRAM_LIMIT_S)
         except (OSError, subprocess.TimeoutExpired) as e:

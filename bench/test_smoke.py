@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/test_smoke.py BUILD - bench/run measures everything it promises; how fast is not asked."""
+"""bench/test_smoke.py BUILD | --python EXE - bench/run measures everything it promises; how fast is
+not asked. With EXE, an interpreter that has torch and the package: what is measured of the package.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,15 @@ NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "r
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
          "ddp", "ddp-overlap"]
+OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-new", "py-new-gloo",
+              "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
+              "py-recover-gloo", "py-ddp-mlp", "py-ddp-resnet", "py-memory", "py-same"]
 # OpenMPI may be missing, these may not
-PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap"]
+PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
+          "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
 WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss",
-               "ddp-overlap"]  # the last has one where there are spare cores
+               "py-stall-first", "py-stall-torch",
+               "ddp-overlap"]  # this has one where there are spare cores
 
 number = 0
 
@@ -42,27 +49,34 @@ def check(ok: bool, name: str, why: str = "") -> bool:
 
 
 def whole(row: dict[str, Any]) -> bool:
-    """Two samples at least (of collectives one per size that the bar is about), all of them
-    positive; a loss of speed may be anything. No verdict without a peer that is not installed."""
+    """Two samples at least (of collectives one per size that the bar is about, of what takes an
+    import of torch one), all of them positive; a loss of speed may be anything. No verdict without
+    a peer that is not installed."""
+    few = 1 if row["name"].startswith(("comm-", "py-")) else 2
     sane = row["unit"] == "%" or all(s > 0 for s in row["ours"])
-    paired = row["name"] not in PAIRED or (len(row["peer"]) >= 2 and row["ratio"] > 0)
+    paired = row["name"] not in PAIRED or (len(row["peer"]) >= few and row["ratio"] > 0)
     missing = row["note"].endswith("make bench-peers")
     judged = row["name"] in WITHOUT_BAR or (bool(row["bar"]) and
                                             (isinstance(row["ok"], bool) or missing))
-    enough = len(row["ours"]) >= (1 if row["name"].startswith("comm-") else 2)
-    return enough and sane and paired and judged and "median" in row
+    return len(row["ours"]) >= few and sane and paired and judged and "median" in row
+
+
+def bench(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(BENCH / "run"), *args], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True)
 
 
 def main() -> int:
+    package = sys.argv[1] == "--python"
+    chosen = [m for m in bench("--list").stdout.split() if m.startswith("py-") == package]
     with tempfile.TemporaryDirectory() as d:
         out = Path(d) / "results.json"
-        done = subprocess.run([sys.executable, str(BENCH / "run"), "--quick", "--build",
-                               sys.argv[1], "--json", str(out)], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True)
+        done = bench("--quick", *(sys.argv[1:] if package else ["--build", sys.argv[1]]),
+                     "--json", str(out), "--only", ",".join(chosen))
         good = check(done.returncode == 0, "everything is measured", done.stderr)
         rows = {r["name"]: r for r in json.loads(out.read_text())["rows"]} if out.exists() else {}
         left = sorted(p.name for p in Path(d).iterdir() if p != out)
-    for name in NAMES:
+    for name in OF_PACKAGE if package else NAMES:
         good &= check(name in rows and whole(rows[name]), name, str(rows.get(name)))
     good &= check(all(r["what"] in done.stdout for r in rows.values()), "the table has every row")
     good &= check(not left, "no run is left behind", " ".join(left))

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import netns
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
 LIMIT_S = 600
+RAY = "ray[train]==2.60.*"
 MPIRUN = ["mpirun", "--allow-run-as-root"]
 
 
@@ -38,11 +41,12 @@ def mpi_program(name: str = "mpi_init") -> Path | None:
     return program
 
 
-def run(command: list[object]) -> str:
+def run(command: list[object], env: dict[str, str] | None = None) -> str:
     words = [str(word) for word in command]
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S)
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S,
+                              env={**os.environ, **(env or {})})
     except subprocess.TimeoutExpired as e:
         raise PeerFailed(str(e)) from e
     if done.returncode != 0:
@@ -83,9 +87,11 @@ def mpi_comm(op: str, ranks: int, low: int, high: int, factor: int, ms: int,
 
 
 def torch_python() -> Path | None:
-    """A Python that has torch: `make bench-peers` makes it."""
-    python = BUILT / "torch" / "bin" / "python"
-    return python if (BUILT / "torch" / "ready").exists() else None
+    """A Python that has torch: that of the tests, or one that `make bench-peers` makes."""
+    for home, stamp in ((BUILT.parent / "pyenv", ".pins"), (BUILT / "torch", "ready")):
+        if (home / stamp).exists():
+            return home / "bin" / "python"
+    return None
 
 
 def make_torch() -> None:
@@ -95,6 +101,26 @@ def make_torch() -> None:
     run([sys.executable, "-m", "venv", "--clear", BUILT / "torch"])
     run([BUILT / "torch" / "bin" / "pip", "install", "--quiet", "--no-input", "torch", "numpy"])
     (BUILT / "torch" / "ready").touch()
+
+
+def ray_python() -> Path | None:
+    """A Python that has Ray Train, and the other's torch: `make bench-peers` makes it."""
+    home = BUILT / "ray"
+    return home / "bin" / "python" if (home / "ready").exists() and torch_python() else None
+
+
+def make_ray() -> None:
+    """Once. It has no torch of its own, so that all train with the same."""
+    torch, home = torch_python(), BUILT / "ray"
+    if ray_python() or not torch:
+        return
+    run([torch, "-m", "venv", "--clear", home])
+    run([home / "bin" / "pip", "install", "--quiet", "--no-input", RAY])
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    Path(run([home / "bin" / "python", "-c", where]).strip(), "torch.pth").write_text(
+        run([torch, "-c", where]))
+    run([home / "bin" / "python", "-c", "import ray.train.torch"])
+    (home / "ready").touch()
 
 
 def gloo_comm(ranks: int, low: int, high: int, factor: int, ms: int) -> dict[int, float] | None:
@@ -123,3 +149,46 @@ def mpi_net_ms(program: Path, hosts: netns.TwoHosts, size: int, calls: int) -> l
     if done.returncode != 0:
         raise PeerFailed(f"mpirun: exit status {done.returncode}: {done.stderr.strip()}")
     return [float(word) for word in done.stdout.split()]
+
+
+PROGRAMS = {"PYTHONPATH": str(HERE.parent / "py"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def torchrun(job: str, kills: int = 0) -> list[float] | None:
+    """Milliseconds until both ranks have met, or from each kill until both train again; None
+    without torch."""
+    python = torch_python()
+    if not python:
+        return None
+    with tempfile.TemporaryDirectory() as d:
+        start_ns = time.monotonic_ns()
+        run([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2,
+             "--max-restarts", 3 * kills, HERE / "torchrun_train.py", job, d, kills], PROGRAMS)
+        if job == "start":
+            notes = [int(p.read_text()) for p in Path(d).glob("line-*")]
+            return [(max(notes) - start_ns) / 1e6]
+        return recovery_times(d, kills)
+
+
+def recovery_times(where: str, kills: int) -> list[float]:
+    sys.path.insert(0, PROGRAMS["PYTHONPATH"])
+    try:
+        import recovery
+    finally:
+        del sys.path[0]
+    return recovery.times(where, kills)
+
+
+def ray(job: str, n: int = 1, env: dict[str, str] | None = None) -> dict[str, list[float]] | None:
+    """What ray_train.py says of a job; None without Ray. The directory has a short name: there will
+    be sockets in it."""
+    python = ray_python()
+    if not python:
+        return None
+    out: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as d:
+        said = run([python, HERE / "ray_train.py", job, time.monotonic_ns(), d, n],
+                   {**PROGRAMS, "RAY_TMPDIR": d, "RAY_USAGE_STATS_ENABLED": "0", **(env or {})})
+    for name, value in (line.split() for line in said.splitlines() if len(line.split()) == 2):
+        out.setdefault(name, []).append(float(value))
+    return out

@@ -59,8 +59,7 @@ def idle() -> None:
     """In what forks workers, when nobody has wanted one for a while."""
     from manta import _zygote
     if when_idle is not None:
-        when_idle()
-        _zygote.settle()
+        _zygote.keep(when_idle)
 
 
 def take_environment() -> None:

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bench/py/again.py RUNS - further runs on a trainer, and further trainers in a driver.
+
+A new trainer: from before it is made until the first line of the function in the last of 2 workers,
+with a process group that is up, in turns with manta's and gloo's.
+"""
+
+import sys
+import time
+
+import warm
+from manta.sgd import TorchConfig, Trainer
+
+
+def line() -> int:
+    return time.monotonic_ns()
+
+
+def met() -> int:
+    import torch.distributed as dist
+    when = time.monotonic_ns()
+    dist.barrier()  # there is a group, and it works
+    return when
+
+
+def fresh(backend: str) -> float:
+    start = time.monotonic_ns()
+    with Trainer(backend=TorchConfig(backend=backend), num_workers=2) as trainer:
+        return (max(trainer.run(met)) - start) / 1e6
+
+
+runs = int(sys.argv[1])
+with Trainer(backend="torch", num_workers=2) as trainer:
+    trainer.run(line)
+    for _ in range(runs):
+        start = time.monotonic_ns()
+        first = max(trainer.run(line))
+        print("again_ms", (time.monotonic_ns() - start) / 1e6)
+        print("again_first_ms", (first - start) / 1e6)
+warm.wait()
+for _ in range(runs):
+    for backend in ("manta", "gloo"):
+        print(f"new_{backend}_ms", fresh(backend))

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package against Ray Train and torchrun, and against a plain process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Callable
+
+import peers
+from kit import ROOT, Bench, CannotMeasure, Row, Samples, gather, median, pair_ratio, parse
+
+PROGRAMS = ROOT / "bench" / "py"
+
+
+class Package:
+    """The package as it is installed in an interpreter, or lies on PYTHONPATH."""
+
+    def __init__(self, b: Bench, python: Path) -> None:
+        self.b, self.python = b, python
+        known = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        path = [str(PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self.env = {**known, "PYTHONPATH": ":".join(path), "MANTA_RESULTS": str(b.scratch)}
+
+    def text(self, program: str, *args: object) -> str:
+        return self.b.run(self.python, PROGRAMS / f"{program}.py", *args, env=self.env)
+
+    def samples(self, program: str, *args: object) -> Samples:
+        return parse(self.text(program, *args))
+
+    def since(self, program: str, *args: object) -> Samples:
+        """Of a program that wants to know when it was started."""
+        return self.samples(program, time.monotonic_ns(), *args)
+
+
+def has_package(python: Path) -> bool:
+    find = "import sys; from importlib.util import find_spec as f; " \
+           "sys.exit(not (f('manta') and f('torch')))"
+    return subprocess.run([python, "-c", find], stdin=subprocess.DEVNULL).returncode == 0
+
+
+def package(b: Bench) -> Package | None:
+    """None, with a word about it, where no interpreter has torch and the package."""
+    python = b.python or peers.torch_python()
+    if python and has_package(python):
+        return Package(b, python)
+    b.say("nothing of the Python package is measured: " +
+          (f"{python} has not both manta and torch" if python else "no torch") +
+          ": scripts/pyenv --install")
+    return None
+
+
+def in_turns(rounds: int, calls: dict[str, Callable[[], list[float]]]) -> Samples:
+    """Each call once a round, every other round in the reverse order."""
+    out: Samples = defaultdict(list)
+    for turn in range(rounds):
+        for name in list(calls)[::-1 if turn % 2 else 1]:
+            out[name] += calls[name]()
+    return out
+
+
+def versus(b: Bench, row: Row, name: str, peer: str, theirs: list[float]) -> list[Row]:
+    """The same figure of ours beside a peer's: how many times sooner we are. No bar. Nothing where
+    peers are not wanted."""
+    if not b.sizes.peer_reps:
+        return []
+    ratio = median(theirs) / median(row.ours) if theirs else None
+    return [Row(name, row.what, row.unit, row.ours, peer_name=peer, peer=theirs, ratio=ratio,
+                note="" if theirs else f"no {peer}: make bench-peers")]
+
+
+def once_ray(job: str, what: str, n: int = 1) -> Callable[[], list[float]]:
+    return lambda: (peers.ray(job, n) or {}).get(what, [])
+
+
+# --- Start ---------------------------------------------------------------------------------------
+
+
+def start(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    p.since("start", "line")  # what is read from the disk for the first time
+    s = in_turns(b.sizes.py_reps, {
+        "import": lambda: p.since("plain", "import")["import_ms"],
+        "ours": lambda: p.since("start", "line")["start_ms"],
+        "torch": lambda: p.since("start", "line", "torch")["start_ms"],
+    })
+    theirs = in_turns(b.sizes.peer_reps, {"torchrun": lambda: peers.torchrun("start") or [],
+                                          "ray": once_ray("start", "start_ms")})
+    bar = "<= import torch + 300 ms"
+    rows = []
+    for name, key, how in (("py-start", "ours", ""),
+                           ("py-start-torch", "torch", ", which imports torch as well")):
+        late = median([mine - theirs - 300 for mine, theirs in zip(s[key], s["import"])])
+        rows.append(Row(name, f"fresh interpreter{how} -> first line on 2 torch workers", "ms",
+                        s[key], bar, late <= 0, "import torch", s["import"],
+                        pair_ratio(s[key], s["import"])))
+    return [*rows, *versus(b, rows[0], "py-start-torchrun", "torchrun", theirs["torchrun"]),
+            *versus(b, rows[0], "py-start-ray", "Ray Train", theirs["ray"])]
+
+
+def step(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s = in_turns(b.sizes.py_reps, {"plain": lambda: p.since("plain", "step")["step_ms"],
+                                   "ours": lambda: p.since("start", "step")["start_ms"]})
+    ratio = pair_ratio(s["ours"], s["plain"])
+    return [Row("py-step", "fresh interpreter -> first optimizer step done on both", "ms",
+                s["ours"], "<= 1.15 x a plain process", ratio is not None and ratio <= 1.15,
+                "a plain process", s["plain"], ratio)]
+
+
+def again(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s: Samples = defaultdict(list)
+    for _ in range(b.sizes.rounds):
+        gather(s, p.samples("again", max(2, b.sizes.reps // 2)))
+    ray = in_turns(b.sizes.peer_reps, {"ray": once_ray("start", "again_ms")})["ray"]
+    new = "new trainer in the same driver -> first line, group up"
+    rows = [
+        Row("py-again", "second run on a trainer, whole", "ms", s["again_ms"], "<= 20",
+            median(s["again_ms"]) <= 20),
+        Row("py-new", f"{new}, manta", "ms", s["new_manta_ms"], "<= 150",
+            median(s["new_manta_ms"]) <= 150),
+        Row("py-new-gloo", f"{new}, gloo", "ms", s["new_gloo_ms"], "<= 400",
+            median(s["new_gloo_ms"]) <= 400),
+    ]
+    return [*rows, *versus(b, rows[0], "py-again-ray", "Ray Train", ray),
+            *versus(b, rows[1], "py-new-ray", "Ray Train", ray)]
+
+
+# --- Reports and checkpoints ---------------------------------------------------------------------
+
+
+def report(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s: Samples = defaultdict(list)
+    for _ in range(b.sizes.rounds):
+        gather(s, p.samples("report", b.sizes.py_rows, max(2, b.sizes.reps)))
+    ray = in_turns(b.sizes.peer_reps, {"ray": once_ray("report", "rows_per_s", 5)})["ray"]
+    rows = [
+        Row("py-report", "sgd.report(loss=, i=), 2 workers, callback on", "us", s["report_us"],
+            "<= 5", median(s["report_us"]) <= 5),
+        Row("py-rows", "aligned rows to a callback, 2 workers, all checked", "rows/s",
+            s["rows_per_s"], ">= 50000", median(s["rows_per_s"]) >= 50_000),
+    ]
+    beside = versus(b, rows[1], "py-rows-ray", "Ray Train", ray)
+    for row in beside:  # more is better
+        row.ratio = 1 / row.ratio if row.ratio else None
+    return [*rows, *beside]
+
+
+def checkpoint(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s: Samples = defaultdict(list)
+    for _ in range(b.sizes.rounds):
+        gather(s, p.samples("checkpoint", b.sizes.state_mb, max(2, b.sizes.reps // 2),
+                            b.sizes.step_ms))
+    ray = in_turns(b.sizes.peer_reps, {"ray": once_ray("checkpoint", "save_ms", 5)})["ray"]
+    ratio = pair_ratio(s["save_ms"], s["memcpy_ms"])
+    what = f"stall of a {b.sizes.state_mb} MB state_dict checkpoint"
+    row = Row("py-stall", what, "ms", s["save_ms"], "<= 2 x memcpy",
+              ratio is not None and ratio <= 2, "memcpy", s["memcpy_ms"], ratio)
+    return [row, Row("py-stall-first", f"{what}, the first", "ms", s["first_ms"]),
+            Row("py-stall-torch", what, "ms", s["save_ms"], peer_name="torch.save to /dev/shm",
+                peer=s["torch_save_ms"], ratio=pair_ratio(s["torch_save_ms"], s["save_ms"])),
+            *versus(b, row, "py-stall-ray", "Ray Train", ray)]
+
+
+# --- Losing a worker -----------------------------------------------------------------------------
+
+
+def recover_once(p: Package, backend: str) -> list[float]:
+    with tempfile.TemporaryDirectory(dir=p.b.scratch) as d:
+        return p.samples("recover", backend, p.b.sizes.py_kills, d)["recover_ms"]
+
+
+def recover(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s = in_turns(b.sizes.rounds, {"manta": lambda: recover_once(p, "manta"),
+                     "gloo": lambda: recover_once(p, "gloo")})
+    theirs = in_turns(b.sizes.peer_reps, {
+        "torchrun": lambda: peers.torchrun("recover", 2) or [],
+        "ray": once_ray("recover", "recover_ms", 2)})
+    what = "SIGKILL of 1 of 2 DDP workers -> both train again from the checkpoint"
+    rows = [
+        Row("py-recover", f"{what}, manta", "ms", s["manta"], "<= 300", median(s["manta"]) <= 300),
+        Row("py-recover-gloo", f"{what}, gloo", "ms", s["gloo"], "<= 600",
+            median(s["gloo"]) <= 600),
+    ]
+    return [*rows, *versus(b, rows[0], "py-recover-torchrun", "torchrun", theirs["torchrun"]),
+            *versus(b, rows[0], "py-recover-ray", "Ray Train", theirs["ray"])]
+
+
+# --- Steps, memory, bits -------------------------------------------------------------------------
+
+
+def ddp(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    m = p.samples("ddp", "mlp", 64, b.sizes.py_steps, b.sizes.py_reps)
+    times = pair_ratio(m["gloo_ms"], m["manta_ms"])
+    r = p.samples("ddp", "resnet18", b.sizes.py_batch, max(2, b.sizes.py_steps // 20),
+                  b.sizes.py_reps)
+    alone = [min(pair) for pair in zip(r["manta_alone_ms"], r["gloo_alone_ms"])]
+    part = median([(g - m) / (g - a) if g > a else 1.0
+                   for g, m, a in zip(r["gloo_ms"], r["manta_ms"], alone)])
+    return [
+        Row("py-ddp-mlp", "DDP step, 784-512-512-10, batch 64, 2 ranks", "ms", m["manta_ms"],
+            ">= 1.5 x as fast as gloo", times is not None and times >= 1.5, "gloo", m["gloo_ms"],
+            times, f"without communication {median(m['manta_alone_ms']):.3g}"),
+        Row("py-ddp-resnet", f"DDP step, ResNet-18 on 32 x 32, batch {b.sizes.py_batch}, 2 ranks",
+            "ms", r["manta_ms"], ">= half of what gloo loses is gained", part >= 0.5, "gloo",
+            r["gloo_ms"], pair_ratio(r["gloo_ms"], r["manta_ms"]),
+            f"without communication {median(alone):.3g}; gained {100 * part:.0f} %"),
+    ]
+
+
+def memory(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s: Samples = defaultdict(list)
+    for _ in range(b.sizes.py_reps):
+        gather(s, p.samples("memory"))
+    ratio = pair_ratio(s["worker_mb"], s["fresh_mb"])
+    return [Row("py-memory", "PSS of an idle torch worker, one of 2", "MB", s["worker_mb"],
+                "<= 40 % of a fresh one's", ratio is not None and ratio <= 0.4,
+                "import torch, one of 2", s["fresh_mb"], ratio)]
+
+
+def same(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    drivers = b.sizes.rounds
+    ends = [line for _ in range(drivers) for line in p.text("same").splitlines()]
+    if len(ends) != 3 * drivers:
+        raise CannotMeasure(f"{len(ends)} of {3 * drivers} runs ended")
+    same = sum(end == ends[0] for end in ends)
+    return [Row("py-same", f"of {len(ends)} runs of a program, each third with a kill, with the "
+                "same bits at the end", "runs", [float(same)], f"{len(ends)}", same == len(ends))]
