@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import pickle
+from types import TracebackType
 from typing import Any, NoReturn
 
 from manta import _frames, _manta
@@ -35,7 +36,15 @@ def raise_remote(e: Any, log: str) -> NoReturn:
     error.rank = e.rank  # type: ignore[attr-defined]
     error.add_note(f"raised by rank {e.rank}" + (f"; its log: {log}" if log else ""))
     error.__cause__ = RemoteTraceback(detail["traceback"])
-    raise error.with_traceback(_frames.rebuild(pickle.loads(detail["frames"])))
+    raise error.with_traceback(_own_frames(detail))
+
+
+def _own_frames(detail: dict[str, Any]) -> TracebackType | None:
+    """None where this interpreter cannot make frames: the cause says the same in words."""
+    try:
+        return _frames.rebuild(pickle.loads(detail["frames"]))
+    except Exception:
+        return None
 
 
 def _rebuild(detail: dict[str, Any]) -> BaseException:
