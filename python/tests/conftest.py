@@ -143,9 +143,16 @@ def _ours(proc: Path) -> str | None:
         if parent != os.getpid() and str(_place).encode() not in (proc / "environ").read_bytes():
             return None
         words = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        state, threads = _said(proc, "State"), _said(proc, "Threads")
     except OSError:  # gone, or not ours
         return None
-    return words[:200] or "(a zombie)"
+    return f"child of {parent}, {state}, {threads} threads: {words[-100:] or 'a zombie'}"
+
+
+def _said(proc: Path, name: str) -> str:
+    """A line of its status."""
+    lines = (proc / "status").read_text().splitlines()
+    return next((s.split("\t", 1)[1] for s in lines if s.startswith(f"{name}:")), "?")
 
 
 def left() -> dict[int, str]:
