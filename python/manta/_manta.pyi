@@ -2,6 +2,7 @@
 # Made by tools/make-stub out of the extension: change python/ext/*.c and run it again.
 from typing import Any, Callable
 
+DTYPES: tuple[str, ...]
 EABORTED: int
 EAGENT: int
 ECANCELED: int

@@ -24,7 +24,7 @@ def _wrappers() -> tuple[type, ...]:
 
 def _clean(obj: Any, wrappers: tuple[type, ...], depth: int) -> Any:
     if wrappers and isinstance(obj, wrappers):
-        return obj.module
+        return getattr(obj, "module")
     if depth > MAX_DEPTH:
         return obj
     if isinstance(obj, dict):

@@ -24,7 +24,7 @@ class _Passes:
             if isinstance(found, dict) and _ENTRY in found:
                 snapshot.restore(found[_ENTRY])
                 return  # it is saved already
-        session.save_checkpoint(**{_ENTRY: snapshot.collect()})
+        session.save_checkpoint({_ENTRY: snapshot.collect()})
 
 
 def begin() -> None:
