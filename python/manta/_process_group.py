@@ -3,9 +3,8 @@
 
 Loaded where torch is. A blocking operation is done on the caller's thread; one with async_op=True
 is started, and done by a thread of libmanta or by whoever waits for it first. What DDP and FSDP
-start in a backward pass counts as blocking if it is small and there are no processors to spare: a
-second thread would only take turns with the first. Large ones are worth it all the same, for
-nobody waits then until the slowest has come.
+start in a backward pass counts as blocking if there are no processors to spare: a second thread
+would only take turns with the first.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from torch._C._distributed_c10d import ProcessGroup, Work, _create_work_from_fut
 from manta import _manta
 
 NAME = "manta"
-_LARGE = 4 << 20  # bytes
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
 
 _in_backward: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
@@ -247,10 +245,10 @@ class _Operations:
         self._completer = _Completer()
         comm.set_timeout(timeout.total_seconds())
 
-    def _is_blocking(self, opts: Any, tensors: list[Tensor]) -> bool:
+    def _is_blocking(self, opts: Any) -> bool:
         if not getattr(opts, "asyncOp", True):
             return True
-        if self._spare or _in_backward() == -1 or any(t.nbytes >= _LARGE for t in tensors):
+        if self._spare or _in_backward() == -1:
             return False
         return all(w.is_completed() for w in self._flying)  # else it would wait for those
 
@@ -258,7 +256,7 @@ class _Operations:
              tensors: list[Tensor], after: Callable[[], None] | None = None,
              buffers: Any = None) -> Work:
         """Does it, or starts it. `after` puts results into their places."""
-        if not self._is_blocking(opts, tensors):
+        if not self._is_blocking(opts):
             return self._fly([call(*args, True)], tensors, buffers, after)
         call(*args)
         if after is not None:
@@ -512,7 +510,7 @@ class _Operations:
             works.append(self._comm.recv(y.data_ptr(), *_items(y), source, _SHUFFLE_TAG, True))
             works.append(self._comm.send(x.data_ptr(), *_items(x), to, _SHUFFLE_TAG, True))
         work = self._fly(works, tensors, buffers, after)
-        if self._is_blocking(opts, tensors):
+        if self._is_blocking(opts):
             work.wait()
         return work
 

@@ -81,8 +81,16 @@ def run() -> Any:
     try:
         return pickle.loads(body)()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
+
+
+def flush() -> None:
+    """What the user has closed or replaced is left alone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass
 
 
 def prepare(new: Job) -> None:

@@ -51,13 +51,10 @@ def keep(load: Callable[[], None]) -> None:
 def end() -> NoReturn:
     """The end of a worker, as multiprocessing's: to take apart what was imported would copy it
     first, 300 ms and 100 MB of torch."""
+    from manta import _worker
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):  # the user has closed or replaced it
-            pass
+    _worker.flush()
     os._exit(0)
 
 

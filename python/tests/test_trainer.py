@@ -557,6 +557,12 @@ def test_output_of_rank_0_comes_through_sys_stdout(two: Trainer,
     assert capsys.readouterr().out == "(rank 0) word of 0\n"
 
 
+def test_a_closed_standard_error_is_no_failure(tmp_path: Path) -> None:
+    with Trainer(backend=None, logdir=tmp_path) as t:
+        assert t.run(lambda: sys.stderr.close()) == [None]
+        assert t.run(lambda: 1) == [1]
+
+
 def test_ctrl_c_while_output_is_shown_is_not_lost(tmp_path: Path) -> None:
     def interrupt(rank: int, text: str) -> None:
         raise KeyboardInterrupt
