@@ -158,9 +158,8 @@ static void take_over(struct manta__slots *s)
 void manta__slots_fini(struct manta__slots *s)
 {
   bool child = s->owner && s->owner != getpid();
-  if (s->warmer && !child)
+  if (s->warmer && !child) // a child has not its thread, which may have been at work: left alone
     finish_warmer(s);
-  manta__free(s->warmer);
   for (int i = 0; i < MANTA__SLOTS; i++) {
     if (child)
       s->slot[i].meta = NULL; // not mapped here, and something else may be
