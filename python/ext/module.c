@@ -182,24 +182,25 @@ static PyObject *serving(PyObject *self, PyObject *none)
   return PyBool_FromLong(manta_serving());
 }
 
-// Python's own words for the two sides of a fork; then what manta._worker has to do there.
-static void after_fork_in_child(void)
+static void tell_worker(const char *name)
 {
-  PyOS_AfterFork_Child();
-  PyObject *born = mpy_worker_function("born");
-  PyObject *done = born ? PyObject_CallFunctionObjArgs(born, NULL) : NULL;
+  PyObject *f = mpy_worker_function(name);
+  PyObject *done = f ? PyObject_CallFunctionObjArgs(f, NULL) : NULL;
   if (!done)
     PyErr_Print();
   Py_DecRef(done);
 }
 
+// Python's own words for the new side of a fork; then what manta._worker has to do there.
+static void after_fork_in_child(void)
+{
+  PyOS_AfterFork_Child();
+  tell_worker("born");
+}
+
 static void when_idle(void)
 {
-  PyObject *idle = mpy_worker_function("idle");
-  PyObject *done = idle ? PyObject_CallFunctionObjArgs(idle, NULL) : NULL;
-  if (!done)
-    PyErr_Print();
-  Py_DecRef(done);
+  tell_worker("idle");
 }
 
 static PyObject *serve(PyObject *self, PyObject *argv)

@@ -9,7 +9,7 @@ import pickle
 from types import TracebackType
 from typing import Any, NoReturn
 
-from manta import _frames, _manta
+from manta import _frames
 
 
 class RemoteTraceback(Exception):

@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import Backend as _TorchBackend
 from torch._C._distributed_c10d import ProcessGroup, Work, _create_work_from_future
 
 from manta import _manta
+from manta._state.entry import NUMBER, TYPES
 
 NAME = "manta"
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
@@ -34,13 +35,12 @@ _in_backward: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", la
 
 
 def _codes() -> dict[torch.dtype, tuple[int, int]]:
-    """libmanta's number of a type, and how many of those an element is. In the order of
-    manta_dtype; torch before 2.3 does not have all."""
-    names = ("bool", "uint8", "int8", "uint16", "int16", "float16", "bfloat16", "uint32", "int32",
-             "float32", "uint64", "int64", "float64")
-    codes = {getattr(torch, n): (i, 1) for i, n in enumerate(names) if hasattr(torch, n)}
-    codes[torch.complex64] = (codes[torch.float32][0], 2)
-    codes[torch.complex128] = (codes[torch.float64][0], 2)
+    """libmanta's number of a type, and how many of those an element is; torch before 2.3 does not
+    have all."""
+    codes = {getattr(torch, name): (NUMBER[kind], 1) for name, kind in TYPES.items()
+             if hasattr(torch, name)}
+    codes[torch.complex64] = (NUMBER["F32"], 2)
+    codes[torch.complex128] = (NUMBER["F64"], 2)
     return codes
 
 

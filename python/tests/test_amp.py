@@ -16,7 +16,6 @@ import torch
 
 from manta import sgd
 from manta._torch import amp, prepare, registry
-from two_workers import GlooConfig
 
 CPU = torch.device("cpu")
 Output = collections.namedtuple("Output", "logits count")
@@ -304,7 +303,7 @@ def train_in_half() -> tuple[str, str, list[float]]:
 
 @pytest.mark.deadline(120)
 def test_two_workers_train_in_half() -> None:
-    with sgd.Trainer(backend=GlooConfig(), num_workers=2, quiet=True) as trainer:
+    with sgd.Trainer(backend="torch", num_workers=2, quiet=True) as trainer:
         zero, one = trainer.run(train_in_half)
     assert zero[:2] == ("torch.bfloat16", "torch.float32")
     assert zero == one

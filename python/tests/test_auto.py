@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""checkpoint="auto": what was prepared survives a kill without a word in the train function."""
+"""What goes on by itself: checkpoint="auto" after a kill, and a trainer that is restored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from manta import _manta, sgd  # noqa: E402
-from manta.sgd import Trainer  # noqa: E402
+from manta.sgd import TorchConfig, Trainer  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +66,14 @@ def test_nothing_prepared_is_an_error_at_the_first_pass(trainer: Trainer) -> Non
 def test_without_torch_there_is_no_auto(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="torch"):
         Trainer(backend=None, logdir=tmp_path).run(lambda: 1, checkpoint="auto")
+
+
+def test_a_restored_trainer_has_the_framework_it_had(tmp_path: Path) -> None:
+    with Trainer(backend=TorchConfig(backend="gloo"), logdir=tmp_path) as t:
+        t.run(lambda: 1)
+        assert t.latest_run_dir is not None
+        assert Trainer.restore(t.latest_run_dir)._backend.framework == "torch"
+    with Trainer(backend=None, logdir=tmp_path) as t:
+        t.run(lambda: 1)
+        assert t.latest_run_dir is not None
+        assert Trainer.restore(t.latest_run_dir)._backend.framework == "none"

@@ -21,7 +21,6 @@ from manta import sgd
 from manta._torch import device as _device
 from manta._torch import nest, prepare, registry, snapshot
 from manta._torch.loader import PreparedLoader
-from two_workers import GlooConfig
 
 Point = collections.namedtuple("Point", "x y")
 
@@ -428,7 +427,7 @@ def test_a_run_sets_its_precision_first_and_once(keeping: registry.Registry,
 
 @pytest.fixture(scope="module")
 def trainer() -> Iterator[sgd.Trainer]:
-    with sgd.Trainer(backend=GlooConfig(), num_workers=2, quiet=True) as t:
+    with sgd.Trainer(backend="torch", num_workers=2, quiet=True) as t:
         yield t
 
 
@@ -551,7 +550,7 @@ def train_on_gpu(config: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
 @pytest.mark.gpu
 @pytest.mark.deadline(180)
 def test_workers_share_a_gpu() -> None:
-    with sgd.Trainer(GlooConfig(), num_workers=2, gpus_per_worker=0.5, quiet=True) as trainer:
+    with sgd.Trainer("torch", num_workers=2, gpus_per_worker=0.5, quiet=True) as trainer:
         (device, _, zero), (_, _, one) = trainer.run(train_on_gpu, {"batch": 4})
     assert device == "cuda:0" and zero["weights"] == one["weights"]
     assert zero["type"] == "DistributedDataParallel"
@@ -561,5 +560,5 @@ def test_workers_share_a_gpu() -> None:
 @pytest.mark.deadline(180)
 def test_a_worker_without_a_gpu_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    with sgd.Trainer(GlooConfig(), num_workers=1, quiet=True) as trainer:
+    with sgd.Trainer("torch", num_workers=1, quiet=True) as trainer:
         assert trainer.run(train_on_gpu, {"batch": 8})[0][:2] == ("cpu", "False")

@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, Dataset
 from manta import sgd
 from manta._torch import device as _device
 from manta._torch import registry
-from two_workers import GlooConfig
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +133,7 @@ def test_a_state_knows_the_pass(monkeypatch: pytest.MonkeyPatch, order: str) -> 
 
 @pytest.fixture(scope="module")
 def trainer() -> Iterator[sgd.Trainer]:
-    with sgd.Trainer(backend=GlooConfig(), num_workers=2, quiet=True) as t:
+    with sgd.Trainer(backend="torch", num_workers=2, quiet=True) as t:
         yield t
 
 

@@ -39,12 +39,8 @@ class PrintCallback(SGDCallback):
 
 def _accepted(method: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
     """The part of `offered` that the method takes by name."""
-    parameters = inspect.signature(method).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        taken = {p.name for p in parameters if p.kind is p.POSITIONAL_ONLY}
-        return {k: v for k, v in offered.items() if k not in taken}
-    names = {p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY}
-    return {k: v for k, v in offered.items() if k in names}
+    names = _takes(method)
+    return offered if names is None else {k: offered[k] for k in names if k in offered}
 
 
 class Caller:

@@ -54,7 +54,7 @@ class Trainer:
         self._running = False
         self._started = False
         self._record = {"num_workers": [least, most] if least else most or None,
-                        "backend": backend if isinstance(backend, str) or backend is None else None,
+                        "backend": None if self._backend.framework == "none" else "torch",
                         "use_gpu": use_gpu, "resources_per_worker": resources_per_worker,
                         "cpus_per_worker": cpus_per_worker, "gpus_per_worker": gpus_per_worker,
                         "max_retries": max_retries, "step_timeout": step_timeout}
@@ -105,6 +105,10 @@ class Trainer:
         payload = job.pack(_name_of(next((a for a in args if callable(a)), function)))
         run = Run(lambda: self._trainer.run(payload, None, execute=True, output=self._show),
                   self._trainer, [])
+        return self._to_end(run)
+
+    def _to_end(self, run: Run) -> list[Any]:
+        """Its results. Ctrl-C leaves no worker behind."""
         try:
             run.drain()
             return run.results() or []
@@ -170,14 +174,8 @@ class Trainer:
         run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
                           num_workers, trust)
         try:
-            run.drain()
-            return run.results() or []
-        except KeyboardInterrupt:
-            run.close()
-            self.shutdown()
-            raise
+            return self._to_end(run)
         finally:
-            run.close()
             self._running = False
 
     def run_generator(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,

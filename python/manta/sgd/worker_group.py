@@ -29,7 +29,8 @@ class Worker:
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """function(*args) there; with a class, function(instance, *args)."""
-        return self._group._on_rank(self.rank, *self._group._bind(function), *args, **kwargs)
+        bound = self._group._trainer._bind(function)
+        return self._group._on_rank(self.rank, *bound, *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<worker {self.rank} of {len(self._group)}>"
@@ -42,10 +43,8 @@ class WorkerGroup(Sequence[Worker]):
                  actor_cls: type | None = None, actor_cls_args: Sequence[Any] = (),
                  actor_cls_kwargs: dict[str, Any] | None = None, **trainer_args: Any):
         from manta.sgd.trainer import Trainer
-        self._own = trainer is None
         self._trainer = trainer or Trainer(num_workers=num_workers,
                                            **{"backend": None, **trainer_args})
-        self._has_class = actor_cls is not None
         if actor_cls is not None:
             self._trainer.start(actor_cls, tuple(actor_cls_args), actor_cls_kwargs or {})
         else:
@@ -55,7 +54,7 @@ class WorkerGroup(Sequence[Worker]):
     def of(cls, trainer: Trainer) -> WorkerGroup:
         """The workers of a trainer that has started."""
         group = cls.__new__(cls)
-        group._own, group._trainer, group._has_class = False, trainer, trainer._has_instance
+        group._trainer = trainer
         return group
 
     # --- as a list --------------------------------------------------------------------------------
@@ -78,25 +77,22 @@ class WorkerGroup(Sequence[Worker]):
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _bind(self, function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-        return (_job.on_instance, function) if self._has_class else (function,)
-
     def _on_rank(self, rank: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         results = self._trainer._call(_job.on_rank, rank, function, *args, **kwargs)
         return results[rank]
 
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """On all workers; a list by rank."""
-        return self._trainer._call(*self._bind(function), *args, **kwargs)
+        return self._trainer.execute(function, *args, **kwargs)
 
     apply = execute
 
     def execute_single(self, rank_or_function: Any, *args: Any, **kwargs: Any) -> Any:
         """On one worker: execute_single(rank, function, ...), or on rank 0 without a rank."""
         if callable(rank_or_function):
-            return self._on_rank(0, *self._bind(rank_or_function), *args, **kwargs)
+            return self._trainer.execute_single(rank_or_function, *args, **kwargs)
         function, *rest = args
-        return self._on_rank(rank_or_function, *self._bind(function), *rest, **kwargs)
+        return self._on_rank(rank_or_function, *self._trainer._bind(function), *rest, **kwargs)
 
     def shutdown(self) -> None:
         self._trainer.shutdown()
