@@ -50,8 +50,8 @@ MANTA_API void manta_comm_set_timeout(manta_comm *c, double seconds);
 MANTA_API void manta_comm_set_stream(manta_comm *c, void *stream);
 
 /* Memory that all ranks of this host can read: collectives on it copy less. Zeroed, 64-byte
- * aligned, private to this rank otherwise. Gives: free it with manta_shm_free, or it ends with
- * the attempt. */
+ * aligned, private to this rank otherwise. From 2 MB on it comes in large pages where the kernel
+ * has them, all of it at once. Gives: free it with manta_shm_free, or it ends with the attempt. */
 MANTA_API manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err);
 MANTA_API void manta_shm_free(manta_comm *c, void *p); /* NULL is fine */
 

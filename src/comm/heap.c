@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "comm/comm.h"
+#include "sys/pages.h"
 #include "sys/shm.h"
 
 struct manta__grave {
@@ -21,9 +22,15 @@ struct manta__grave {
 
 // --- the segment --------------------------------------------------------------------------------
 
+// Where the heap begins, behind the team of all.
+static size_t heap_at(int size)
+{
+  return (manta__team_bytes(size) + MANTA__LARGE_PAGE - 1) & ~(MANTA__LARGE_PAGE - 1);
+}
+
 size_t manta__comm_segment(int size, uint64_t region)
 {
-  return manta__team_bytes(size) + (size_t)size * region;
+  return heap_at(size) + (size_t)size * region;
 }
 
 manta_status manta__fabric_create(struct manta__fabric **out, const struct manta__comm_host *host,
@@ -35,7 +42,7 @@ manta_status manta__fabric_create(struct manta__fabric **out, const struct manta
   void *base = NULL;
   manta_status st = f && here ? manta__shm_map(host->heap_fd, &base, &f->bytes, err)
                               : manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator");
-  if (st == MANTA_OK && f->bytes < manta__team_bytes(host->size)) {
+  if (st == MANTA_OK && f->bytes < heap_at(host->size)) {
     manta__shm_unmap(base, f->bytes);
     st = manta_error_set(err, MANTA_EPROTO, "the shared segment is too small for %d ranks",
                          host->size);
@@ -52,7 +59,7 @@ manta_status manta__fabric_create(struct manta__fabric **out, const struct manta
     if (!span || span->host[r] == span->host[span->rank])
       here[n++] = r;
   f->next_group = 1;
-  f->heap_at = manta__team_bytes(host->size);
+  f->heap_at = heap_at(host->size);
   f->region = ((f->bytes - f->heap_at) / (size_t)host->size) & ~(uint64_t)4095;
   pthread_mutex_init(&f->lock, NULL);
   *out = f;
@@ -104,6 +111,21 @@ static manta_status insert(struct manta__fabric *f, size_t i, struct manta__heap
   return MANTA_OK;
 }
 
+// Bytes to leave out so that large pages fit best into what is taken from a block.
+static uint64_t gap(const struct manta__fabric *f, const struct manta__heap_block *b, uint64_t need)
+{
+  uint64_t bytes = -(ours(f) + b->at) & (MANTA__LARGE_PAGE - 1);
+  return need >= MANTA__LARGE_PAGE && b->bytes >= bytes && b->bytes - bytes >= need ? bytes : 0;
+}
+
+static manta_status cut(struct manta__fabric *f, size_t i, uint64_t bytes, manta_error *err)
+{
+  struct manta__heap_block rest = {f->block[i].at + bytes, f->block[i].bytes - bytes, false};
+  MANTA_TRY(insert(f, i + 1, rest, err));
+  f->block[i].bytes = bytes;
+  return MANTA_OK;
+}
+
 static manta_status take(struct manta__fabric *f, size_t bytes, uint64_t *at, manta_error *err)
 {
   uint64_t need = bytes < f->region ? (bytes + 4095) & ~(uint64_t)4095 : UINT64_MAX;
@@ -112,13 +134,13 @@ static manta_status take(struct manta__fabric *f, size_t bytes, uint64_t *at, ma
   if (f->blocks == 0)
     MANTA_TRY(insert(f, 0, (struct manta__heap_block){0, f->region, false}, err));
   for (size_t i = 0; i < f->blocks; i++) {
-    struct manta__heap_block *b = &f->block[i];
-    if (b->used || b->bytes < need)
+    if (f->block[i].used || f->block[i].bytes < need)
       continue;
-    struct manta__heap_block rest = {b->at + need, b->bytes - need, false};
-    if (rest.bytes > 0)
-      MANTA_TRY(insert(f, i + 1, rest, err));
-    f->block[i].bytes = need;
+    uint64_t skip = gap(f, &f->block[i], need);
+    if (skip > 0)
+      MANTA_TRY(cut(f, i++, skip, err));
+    if (f->block[i].bytes > need)
+      MANTA_TRY(cut(f, i, need, err));
     f->block[i].used = true;
     *at = ours(f) + f->block[i].at;
     return MANTA_OK;
@@ -212,6 +234,7 @@ manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_erro
   MANTA_TRY(manta__comm_usable(c, err));
   MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
   *out = c->fabric->base + at;
+  manta__pages_enlarge(*out, bytes);
   return MANTA_OK;
 }
 

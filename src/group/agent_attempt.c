@@ -17,6 +17,7 @@
 #include "comm/comm.h"
 #include "group/agent.h"
 #include "group/orphans.h"
+#include "sys/pages.h"
 #include "sys/robust.h"
 #include "sys/shm.h"
 #include "sys/sock.h"
@@ -155,9 +156,9 @@ void agent_attempt_leave(struct group *g)
 // As much per worker as the host has memory: pages come when they are touched.
 static uint64_t heap_region(int world)
 {
-  uint64_t most = (HEAP_SPACE / (uint64_t)world) & ~(uint64_t)4095;
+  uint64_t most = HEAP_SPACE / (uint64_t)world;
   uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-  return memory < most ? memory : most;
+  return (memory < most ? memory : most) & ~(uint64_t)(MANTA__LARGE_PAGE - 1);
 }
 
 static manta_status make_ctl(struct group *g, int world, manta_error *err)

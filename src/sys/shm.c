@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "sys/pages.h"
 
 manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, manta_error *err)
 {
@@ -31,7 +32,7 @@ manta_status manta__shm_map(int fd, void **out, size_t *bytes_out, manta_error *
   int seals = fcntl(fd, F_GET_SEALS);
   if (fstat(fd, &sb) < 0 || seals < 0 || !(seals & F_SEAL_SHRINK))
     return manta_error_set(err, MANTA_EPROTO, "not a sealed memory segment");
-  void *p = mmap(NULL, (size_t)sb.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void *p = manta__pages_map(fd, (size_t)sb.st_size, PROT_READ | PROT_WRITE, MAP_SHARED);
   if (p == MAP_FAILED)
     return manta_error_set(err, MANTA_ENOMEM, "map %lld bytes: %m", (long long)sb.st_size);
   *out = p;

@@ -121,6 +121,36 @@ static int in_heap(manta_comm *c, int rank, int n, struct shared *sh)
   return line;
 }
 
+// Large blocks begin with a large page and take none of the others; small ones fill the gaps.
+static int deals(manta_comm *c, int rank, int n, struct shared *sh)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  static const size_t bytes[] = {1000, 5 << 20, 4096, 2 << 20, 100, (2 << 20) - 1, 7 << 20};
+  enum { BLOCKS = sizeof bytes / sizeof *bytes };
+  uint8_t *p[BLOCKS];
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < BLOCKS; i++) {
+      EXPECT(manta_shm_alloc(c, bytes[i], (void **)&p[i], &err) == MANTA_OK);
+      EXPECT(bytes[i] < 2 << 20 || (uintptr_t)p[i] % (2 << 20) == 0);
+      EXPECT(p[i][0] == 0 && p[i][bytes[i] - 1] == 0);
+      memset(p[i], i + 1, bytes[i]);
+    }
+    EXPECT(p[2] < p[1] && p[4] < p[1]);
+    for (int i = 0; i < BLOCKS; i++) {
+      EXPECT(p[i][0] == i + 1 && p[i][bytes[i] / 2] == i + 1 && p[i][bytes[i] - 1] == i + 1);
+      manta_shm_free(c, p[i]);
+    }
+  }
+  // All is one block again: nearly the whole region is to be had, at once.
+  EXPECT(manta_shm_alloc(c, 63 << 20, (void **)&p[0], &err) == MANTA_OK);
+  return 0;
+}
+
+static void memory_is_dealt_out_whole(void **state)
+{
+  on_ranks(3, deals);
+}
+
 static void shared_buffers_give_the_same(void **state)
 {
   for (int n = 1; n <= 5; n++)
@@ -301,6 +331,7 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(allreduce_gives_the_truth),
+      cmocka_unit_test(memory_is_dealt_out_whole),
       cmocka_unit_test(shared_buffers_give_the_same),
       cmocka_unit_test(data_moves_where_it_should),
       cmocka_unit_test(ragged_blocks_are_gathered),
