@@ -15,7 +15,8 @@
 #define SPINS       400    /* some 10 us, while every rank has a processor of its own */
 #define YIELD_NS    300000 /* of a wait: then asleep */
 #define YIELDED_NS  500000 /* somebody had the processor who does not wait for us */
-#define SHUN        200    /* waits without yielding after that */
+#define SHUN        50     /* waits without yielding after that */
+#define LOOKS       64     /* waits between two looks at who runs where */
 #define RING_MAX    (64u << 10)
 #define RINGS_MAX   ((size_t)1 << 30)
 #define FETCHED     320          /* of a post: the processor does better with more */
@@ -282,6 +283,8 @@ static bool yield_to(struct manta__team *t, int rank, uint32_t phase)
     t->shun--;
     return false;
   }
+  if (t->crowded && ++t->looks >= LOOKS)
+    manta__team_even_out(t);
   do {
     sched_yield();
     int64_t now = manta__now();
@@ -382,6 +385,9 @@ manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *
   int64_t limit = t->timeout_ns;
   t->by = limit < 0 ? MANTA__NEVER : manta__now() + limit;
   t->line[t->rank].post[t->turn & 1].desc = *d;
+  if (t->crowded)
+    atomic_store_explicit(&t->line[t->rank].post[t->turn & 1].cpu, sched_getcpu(),
+                          memory_order_relaxed);
   manta__team_alive(t, false);
   manta__team_publish(t);
   fetch_own(t);

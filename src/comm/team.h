@@ -108,6 +108,7 @@ struct manta__desc {
 /* What a rank publishes in one turn: read by the others with one miss if the data are few. */
 struct manta__post {
   _Alignas(64) _Atomic uint32_t phase;
+  _Atomic int32_t cpu; /* where it was made, with more ranks than processors */
   struct manta__desc desc;
   uint8_t tiny[MANTA__COMM_TINY];
 };
@@ -183,6 +184,7 @@ struct manta__team {
   int spins;                  /* before yielding and sleeping */
   int shun;                   /* waits that do not yield */
   bool crowded;               /* more ranks than processors */
+  uint32_t looks;             /* since we last looked how many of them each has */
   const void **in;            /* n pointers, for reductions */
 };
 
@@ -263,6 +265,14 @@ static inline uint8_t *manta__team_staging(const struct manta__team *t, int rank
 int manta__stager_class(size_t bytes);
 /* A call of this class took so long, the way it went: s->next is how later ones go. */
 void manta__stager_note(struct manta__stager *s, int class, int64_t ns, size_t bytes, size_t ring);
+
+/* --- crowd.c --- */
+
+/* With more ranks than processors a rank that waits yields to those that have its processor, and a
+ * call takes as long as the processor with the most ranks needs for a turn of all. The scheduler
+ * takes its time to even that out, if it does (8 ranks on 2: all-reduces of 9, 11, 15 or 19 us with
+ * 4, 5, 6 or 7 on one). So a rank now and then looks at where the others were last, and moves. */
+void manta__team_even_out(struct manta__team *t);
 
 /* --- shared.c --- */
 manta_status manta__team_run(struct manta__team *t, const struct manta__task *task,

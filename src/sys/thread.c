@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sys/thread.h"
 
+#include <sched.h>
 #include <signal.h>
 
 int manta__thread_start(pthread_t *out, const char *name, size_t stack, void *(*fn)(void *),
@@ -20,4 +21,15 @@ int manta__thread_start(pthread_t *out, const char *name, size_t stack, void *(*
   if (rc == 0)
     pthread_setname_np(*out, name);
   return rc;
+}
+
+void manta__thread_move(int cpu)
+{
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all) < 0 || !CPU_ISSET(cpu, &all))
+    return;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  if (sched_setaffinity(0, sizeof one, &one) == 0)
+    sched_setaffinity(0, sizeof all, &all);
 }

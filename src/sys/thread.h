@@ -11,5 +11,8 @@
 /* Joinable. name: at most 15 letters, as /proc shows it. 0, or an errno. */
 int manta__thread_start(pthread_t *out, const char *name, size_t stack, void *(*fn)(void *),
                         void *arg);
+/* Moves the calling thread to a processor that it may use, without binding it: the scheduler may
+ * move it again. */
+void manta__thread_move(int cpu);
 
 #endif
