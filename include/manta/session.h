@@ -97,8 +97,9 @@ MANTA_API manta_status manta_session_save_by(manta_session *s, const manta_state
 /* The same, where every rank has a part of the state: a collective of all ranks, over
  * manta_session_comm. The checkpoint has the tensors of all, named "rankR.NAME", and the value
  * {"sharded": world size, "parts": [value of rank 0, …]}; it exists as a whole or not at all, and
- * does when this returns. The memory is rank 0's. If one rank's part makes no sense, all return
- * MANTA_EINVAL. manta_session_load of the same attempt gives it to rank 0 alone. */
+ * does when this returns. The memory is rank 0's; each of the others keeps its own part once more,
+ * for manta_session_load in the same attempt. If one rank's part makes no sense, all return
+ * MANTA_EINVAL. */
 MANTA_API manta_status manta_session_save_sharded(manta_session *s, const manta_state *state,
                                                   manta_error *err);
 /* A new, empty directory (its path, borrowed until the next call) for files that are to lie beside
@@ -109,7 +110,9 @@ MANTA_API manta_status manta_session_save_sharded(manta_session *s, const manta_
 MANTA_API manta_status manta_session_files(manta_session *s, const char **dir, manta_error *err);
 
 /* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none: what this rank
- * saved last in this attempt, else what the attempt began from, which is the same on every rank.
+ * saved last in this attempt, else what the attempt began from, which is the same on every rank. Of
+ * a sharded one that was saved in this attempt rank 0 gets the whole; the others get it without the
+ * tensors of other ranks, whose values are nil.
  * Its tensors are mapped, not copied; what is written to them is this opening's own. */
 MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **out,
                                           manta_error *err);

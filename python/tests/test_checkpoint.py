@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -233,10 +235,15 @@ def shards(config: dict[str, Any]) -> Any:
         return [(part["rank"], int(part["w"].sum())) for part in got]
     if got is not None:
         return got["rank"], int(got["w"].sum()), got["same"].data_ptr() == got["w"].data_ptr()
+    before = None
     for step in range(3):
         sgd.report(step=step)
         w = torch.full((100_000 + rank,), rank + 10 * step)
         sgd.save_checkpoint(rank=rank, w=w, same=w.view(-1), sharded=True)
+        assert before is None or torch.equal(before["w"], w - 10)
+        before = sgd.load_checkpoint()
+        assert before["rank"] == rank and torch.equal(before["w"], w)
+    before["w"].zero_()  # this opening's own
     if rank == config["victim"]:
         die()
     wait_for_death()
@@ -249,6 +256,40 @@ def test_sharded_comes_back_by_rank(trainer: Trainer, victim: int) -> None:
     parts = trainer.get_last_checkpoint()
     assert [p["rank"] for p in parts] == [0, 1]
     assert _state.load_dir(checkpoints(trainer)[-1], trust=True)[1]["rank"] == 1
+
+
+DYING_DRIVER = """
+import os, sys, time
+from manta import sgd
+from manta.sgd import Trainer
+
+def train(config):
+    for step in range(3):
+        sgd.report(step=step)
+        sgd.save_checkpoint(step=step, mine=bytes([sgd.world_rank()]) * 5000, sharded=True)
+    if sgd.world_rank() == 0:
+        os.kill(config["driver"], 9)
+    time.sleep(30)
+
+Trainer(backend=None, num_workers=2, logdir=sys.argv[1]).run(train, {"driver": os.getpid()})
+"""
+
+
+def test_sharded_after_the_driver_died(tmp_path: Path) -> None:
+    gone = subprocess.run([sys.executable, "-c", DYING_DRIVER, str(tmp_path)], timeout=50)
+    assert gone.returncode == -9
+    [path] = tmp_path.iterdir()
+
+    def train(config: Any) -> Any:
+        got = sgd.load_checkpoint()
+        sgd.report(step=3)
+        sgd.save_checkpoint(mine=got["mine"] + b"!", sharded=True)
+        assert sgd.load_checkpoint()["mine"] == got["mine"] + b"!"
+        return got["step"], got["mine"][0], len(got["mine"])
+    with Trainer.restore(path) as t:
+        assert t.run(train) == [(2, 0, 5000), (2, 1, 5000)]
+        assert t.latest_run_dir == path
+        assert [part["mine"][-2:] for part in t.latest_checkpoint] == [b"\0!", b"\1!"]
 
 
 def test_sharded_with_another_number_of_ranks(trainer: Trainer) -> None:

@@ -79,6 +79,7 @@ void manta__slot_wake(_Atomic uint32_t *word);
 /* One thread at a time. A forked child may only call fini. */
 struct manta__slots {
   struct manta__slot slot[MANTA__SLOTS];
+  int count;                          /* of slots that are used */
   struct manta__slots_warmer *warmer; /* makes further slots warm, behind a save */
   struct manta__layout *layout;       /* of the last state */
   int owner;                          /* the process that made the slots */
@@ -105,6 +106,9 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
                                manta_status (*stop)(void *ctx, manta_error *err), void *ctx,
                                int *index_out, manta_error *err);
 void manta__slots_init(struct manta__slots *s);
+/* For a state that stays with this process: one slot, of which the next save needs that the caller
+ * has moved it to FREE or RETIRED. */
+void manta__slots_init_one(struct manta__slots *s);
 void manta__slots_fini(struct manta__slots *s);
 
 /* --- Those who hold a dup --- */

@@ -54,9 +54,15 @@ struct plan {
 
 void manta__slots_init(struct manta__slots *s)
 {
-  *s = (struct manta__slots){0};
+  *s = (struct manta__slots){.count = MANTA__SLOTS};
   for (int i = 0; i < MANTA__SLOTS; i++)
     s->slot[i].fd = -1;
+}
+
+void manta__slots_init_one(struct manta__slots *s)
+{
+  manta__slots_init(s);
+  s->count = 1;
 }
 
 /* --- The thread that warms --- */
@@ -106,7 +112,7 @@ static uint64_t capacity_for(uint64_t need)
 static void warm_others(struct manta__slots *s, uint64_t need)
 {
   unsigned todo = 0;
-  for (int i = 0; i < MANTA__SLOTS; i++)
+  for (int i = 0; i < s->count; i++)
     todo |= (unsigned)useless(s, i, need) << i;
   if (!todo || s->warmer)
     return;
@@ -175,7 +181,7 @@ void manta__slots_fini(struct manta__slots *s)
 
 static int find_free(const struct manta__slots *s, uint64_t need)
 {
-  for (int i = 0; i < MANTA__SLOTS; i++)
+  for (int i = 0; i < s->count; i++)
     if (s->slot[i].fd >= 0 && s->slot[i].capacity >= need &&
         state_of(&s->slot[i]) == MANTA__SLOT_FREE)
       return i;
@@ -184,7 +190,7 @@ static int find_free(const struct manta__slots *s, uint64_t need)
 
 static int find_useless(const struct manta__slots *s, uint64_t need)
 {
-  for (int i = 0; i < MANTA__SLOTS; i++)
+  for (int i = 0; i < s->count; i++)
     if (useless(s, i, need))
       return i;
   return -1;
@@ -195,7 +201,7 @@ static void nap(struct manta__slots *s, int64_t by)
 {
   int left = manta__left_ms(by), ms = left < 0 || left > NAP_MS ? NAP_MS : left;
   const struct manta__slot *oldest = NULL;
-  for (int i = 0; i < MANTA__SLOTS; i++) {
+  for (int i = 0; i < s->count; i++) {
     const struct manta__slot *slot = &s->slot[i];
     if (being_made(s, i)) {
       manta__slot_wait(&s->warmer->item[i].done, 0, ms);
@@ -231,7 +237,7 @@ static manta_status find_slot(struct manta__slots *s, uint64_t need, int64_t by,
       MANTA_TRY(stop(ctx, err));
     if (by != MANTA__NEVER && manta__now() >= by)
       return manta_error_set(err, MANTA_ETIMEDOUT,
-                             "save: all %d snapshot slots are still being written", MANTA__SLOTS);
+                             "save: all %d snapshot slots are still being written", s->count);
     nap(s, by);
   }
 }

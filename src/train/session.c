@@ -46,6 +46,7 @@ struct manta_session {
   bool has_score;
   double score;
   int saved_slot; // newest of this attempt, or -1
+  bool kept;      // on other ranks than 0: `own` has this rank's part of it
   bool saves;     // save was called, on whatever rank
   uint64_t files; // number of the directory whose files go with the next save, or 0
   char files_dir[PATH_MAX];
@@ -55,7 +56,7 @@ struct manta_session {
 };
 
 // Slots outlive the session: the next attempt in this process finds them warm.
-static struct manta__slots slots;
+static struct manta__slots slots, own;
 static bool slots_ready;
 static manta_session *current;
 
@@ -296,19 +297,23 @@ static manta_status hand_over(manta_session *s, int index, uint64_t seq, manta_e
   return MANTA_OK;
 }
 
-static manta_status save(void *session, const manta_state *state, manta_fill_fn fill,
+static struct manta__snapshot describe(const manta_session *s)
+{
+  return (struct manta__snapshot){.id = s->job->id,
+                                  .iteration = s->iteration,
+                                  .world = s->job->world,
+                                  .has_score = s->has_score,
+                                  .score = s->score};
+}
+
+static manta_status save(manta_session *s, const manta_state *state, manta_fill_fn fill,
                          void *fill_ctx, manta_error *err)
 {
-  manta_session *s = session;
-  struct manta__snapshot snap = {.id = s->job->id,
-                                 .iteration = s->iteration,
-                                 .world = s->job->world,
-                                 .has_score = s->has_score,
-                                 .score = s->score,
-                                 .files = s->files,
-                                 .fill = fill,
-                                 .fill_ctx = fill_ctx};
+  struct manta__snapshot snap = describe(s);
   int index;
+  snap.files = s->files;
+  snap.fill = fill;
+  snap.fill_ctx = fill_ctx;
   s->files = 0;
   snap.id.seq = ++s->job->worker->seq;
   atomic_store(&s->job->cell->stalled, 1);
@@ -321,6 +326,27 @@ static manta_status save(void *session, const manta_state *state, manta_fill_fn 
   if (st == MANTA_OK)
     s->saved_slot = index;
   return st;
+}
+
+// This rank's part of what rank 0 saved, so that it can be loaded without asking anybody.
+static manta_status keep(manta_session *s, const manta_state *part, manta_error *err)
+{
+  struct manta__snapshot snap = describe(s);
+  int index;
+  s->kept = false;
+  if (own.slot[0].meta)
+    manta__slot_move(own.slot[0].meta, MANTA__SLOT_READY, MANTA__SLOT_FREE);
+  MANTA_TRY(
+      manta__slots_save(&own, part, &snap, manta__deadline(SLOT_WAIT_S), NULL, NULL, &index, err));
+  s->kept = true;
+  return MANTA_OK;
+}
+
+static manta_status save_part(void *session, const manta_state *state, manta_fill_fn fill,
+                              void *fill_ctx, manta_error *err)
+{
+  manta_session *s = session;
+  return s->job->id.rank == 0 ? save(s, state, fill, fill_ctx, err) : keep(s, state, err);
 }
 
 static manta_status begin_save(manta_session *s, manta_error *err)
@@ -351,7 +377,7 @@ manta_status manta_session_save_sharded(manta_session *s, const manta_state *sta
                                         manta_error *err)
 {
   MANTA_TRY(begin_save(s, err));
-  MANTA_TRY(manta__shard_save(manta_session_comm(s), state, save, s, err));
+  MANTA_TRY(manta__shard_save(manta_session_comm(s), state, save_part, s, err));
   return manta_session_preempted(s) ? preempted(err) : MANTA_OK;
 }
 
@@ -391,7 +417,7 @@ manta_status manta_session_files(manta_session *s, const char **dir, manta_error
 }
 
 // A slot of ours is filled again by the third save from now: give a copy of its own.
-static manta_status load_own(const manta_session *s, manta_checkpoint **out, manta_error *err)
+static manta_status load_saved(const manta_session *s, manta_checkpoint **out, manta_error *err)
 {
   const struct manta__slot *from = &slots.slot[s->saved_slot];
   void *p;
@@ -409,11 +435,20 @@ static manta_status load_own(const manta_session *s, manta_checkpoint **out, man
   return st;
 }
 
+// It is mapped as it is: the next part goes into another slot.
+static manta_status load_kept(manta_checkpoint **out, manta_error *err)
+{
+  manta__slot_move(own.slot[0].meta, MANTA__SLOT_READY, MANTA__SLOT_RETIRED);
+  return manta__checkpoint_from_fd(out, own.slot[0].fd, false, err);
+}
+
 manta_status manta_session_load(manta_session *s, manta_checkpoint **out, manta_error *err)
 {
   *out = NULL;
   if (s->saved_slot >= 0)
-    return load_own(s, out, err);
+    return load_saved(s, out, err);
+  if (s->kept)
+    return load_kept(out, err);
   if (s->job->ckpt_fd < 0)
     return MANTA_OK;
   return manta__checkpoint_from_fd(out, s->job->ckpt_fd, false, err);
@@ -456,7 +491,7 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   manta_checkpoint *c;
   s->iteration = 0;
   s->saved_slot = -1;
-  s->saves = s->has_score = false;
+  s->saves = s->has_score = s->kept = false;
   s->files = 0;
   s->last_report_ns = manta__now();
   if (s->job->ckpt_fd < 0)
@@ -494,6 +529,7 @@ static manta_status begin(manta_session *s, struct manta__job *job, manta_error 
   s->began_ns = manta__now();
   if (!slots_ready) {
     manta__slots_init(&slots);
+    manta__slots_init_one(&own);
     slots_ready = true;
   }
   return begin_attempt(s, err);
@@ -521,8 +557,10 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
 
 static void end(void)
 {
-  if (slots_ready)
-    manta__slots_fini(&slots);
+  if (!slots_ready)
+    return;
+  manta__slots_fini(&slots);
+  manta__slots_fini(&own);
 }
 
 const struct manta__job_ops manta__session_ops = {.run = run_job, .end = end};

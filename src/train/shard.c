@@ -25,7 +25,7 @@ struct head {
   uint64_t count, value_len;
 };
 
-/* The parts of all ranks, on rank 0. */
+/* The parts of all ranks, on rank 0; elsewhere that of this one. */
 struct parts {
   manta_comm *comm;
   const manta_state *mine;
@@ -134,6 +134,15 @@ static manta_status join(struct parts *p, manta_error *err)
   return MANTA_OK;
 }
 
+static manta_status save_joined(struct parts *p, manta_fill_fn fill, manta__shard_save_fn save,
+                                void *ctx, manta_error *err)
+{
+  manta_value list = {.type = MANTA_LIST, .count = (uint32_t)p->size, .u.items = p->values};
+  manta_value value = MANTA_MAP(MANTA_KV_INT("sharded", p->size), MANTA_KV("parts", list));
+  manta_state all = {p->tensor, p->count, &value};
+  return save(ctx, &all, fill, p, err);
+}
+
 static void parts_fini(struct parts *p)
 {
   for (int r = 0; r < p->size; r++) {
@@ -194,16 +203,6 @@ static manta_status take_descriptions(struct parts *p, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status save_joined(struct parts *p, manta__shard_save_fn save, void *ctx,
-                                manta_error *err)
-{
-  MANTA_TRY(join(p, err));
-  manta_value list = {.type = MANTA_LIST, .count = (uint32_t)p->size, .u.items = p->values};
-  manta_value value = MANTA_MAP(MANTA_KV_INT("sharded", p->size), MANTA_KV("parts", list));
-  manta_state all = {p->tensor, p->count, &value};
-  return save(ctx, &all, receive, p, err);
-}
-
 static manta_status lead(struct parts *p, uint8_t *mine, manta__shard_save_fn save, void *ctx,
                          manta_error *err)
 {
@@ -213,7 +212,9 @@ static manta_status lead(struct parts *p, uint8_t *mine, manta__shard_save_fn sa
   if (st == MANTA_OK)
     st = take_descriptions(p, err);
   if (st == MANTA_OK)
-    st = save_joined(p, save, ctx, err);
+    st = join(p, err);
+  if (st == MANTA_OK)
+    st = save_joined(p, receive, save, ctx, err);
   say(p, st == MANTA_OK, NULL); // what was saved is saved, also if nobody hears it
   parts_fini(p);
   return st;
@@ -244,6 +245,42 @@ static manta_status follow(manta_comm *c, const manta_state *mine, const manta__
   return hear(c, err);
 }
 
+// The tensors of this rank, by the names that they have in the whole.
+static void name_own(struct parts *p, int rank)
+{
+  char *name = p->names;
+  for (size_t i = 0; i < p->count; i++) {
+    const manta_tensor *t = &p->mine->tensors[i];
+    p->tensor[i] = *t;
+    p->tensor[i].name = name;
+    name += snprintf(name, PREFIX_MAX + strlen(t->name), "rank%d.%s", rank, t->name) + 1;
+  }
+}
+
+static manta_status keep(struct parts *p, int rank, manta__shard_save_fn save, void *ctx,
+                         manta_error *err)
+{
+  size_t names = 1;
+  p->count = p->mine->count;
+  for (size_t i = 0; i < p->count; i++)
+    names += strlen(p->mine->tensors[i].name) + PREFIX_MAX;
+  p->tensor = manta__calloc(p->count + 1, sizeof *p->tensor);
+  p->values = manta__calloc((size_t)p->size, sizeof *p->values);
+  p->names = manta__malloc(names);
+  manta_status st = MANTA_ENOMEM;
+  if (p->tensor && p->values && p->names) {
+    name_own(p, rank);
+    if (p->mine->value)
+      p->values[rank] = *p->mine->value;
+    st = save_joined(p, NULL, save, ctx, err);
+    p->values[rank] = (manta_value){0}; // it is the caller's
+  } else {
+    manta_error_set(err, st, "no memory to keep this rank's part");
+  }
+  parts_fini(p);
+  return st;
+}
+
 // Everybody's sizes; 0 is a rank that has nothing to describe.
 static manta_status agree_on_sizes(manta_comm *c, uint64_t mine, uint64_t *all, manta_error *err)
 {
@@ -270,8 +307,13 @@ manta_status manta__shard_save(manta_comm *c, const manta_state *mine, manta__sh
   if (own < 0)
     st = own;
   struct parts p = {.comm = c, .mine = mine, .size = size, .bytes = sizes};
-  if (st == MANTA_OK)
-    st = manta_comm_rank(c) == 0 ? lead(&p, b.data, save, ctx, err) : follow(c, mine, &b, err);
+  if (st == MANTA_OK && manta_comm_rank(c) == 0) {
+    st = lead(&p, b.data, save, ctx, err);
+  } else if (st == MANTA_OK) {
+    st = follow(c, mine, &b, err);
+    if (st == MANTA_OK)
+      st = keep(&p, manta_comm_rank(c), save, ctx, err);
+  }
   manta__free(sizes);
   manta__buf_fini(&b);
   return st;

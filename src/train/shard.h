@@ -5,6 +5,7 @@
  *   others: size ──► rank 0: room for all, "go"
  *           description ──► one state of all, its slot is taken, "go"
  *           bytes of each tensor ──► straight into the slot, handed over, "done"
+ *           part kept, for this rank to load
  *
  * A rank that gives up says so in the place of the next word: nobody waits for it.
  */
@@ -13,11 +14,13 @@
 
 #include <manta/comm.h>
 
-/* Saves the state of all, on rank 0; `fill` writes the tensors whose data is NULL. */
+/* On rank 0: saves the state of all; `fill` writes the tensors whose data is NULL. On the others,
+ * when that is done: keeps the part of it that is theirs, which has the form of the whole, and no
+ * tensors or values of other ranks; `fill` is NULL. */
 typedef manta_status (*manta__shard_save_fn)(void *ctx, const manta_state *all, manta_fill_fn fill,
                                              void *fill_ctx, manta_error *err);
 
-/* A collective of all ranks of `c`. `save` is called on rank 0 alone. */
+/* A collective of all ranks of `c`. */
 manta_status manta__shard_save(manta_comm *c, const manta_state *mine, manta__shard_save_fn save,
                                void *ctx, manta_error *err);
 

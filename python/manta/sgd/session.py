@@ -66,8 +66,8 @@ def load_checkpoint(device: Any = None) -> Any:
     given.
 
     Of a sharded checkpoint each rank gets its own part back; if the number of ranks is another one
-    now, all of them get the list of all parts. Within an attempt what was saved in it comes back on
-    rank 0 alone; the others get what the attempt began from."""
+    now, all of them get the list of all parts. Within an attempt what was saved in it without
+    `sharded` comes back on rank 0 alone; the others get what the attempt began from."""
     if not _manta.in_session():
         _outside("load_checkpoint")
         return None
