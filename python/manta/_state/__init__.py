@@ -10,7 +10,8 @@ own type and shape, where `manta ckpt show` and programs in C find it.
 (2) Memory that several tensors share is written once: the largest of them is the entry, the others
     are views of it. Only what overlaps counts: the rest of a storage is not written.
 (3) What cannot be an entry (sparse, meta, quantized) goes its own way through the pickle.
-(4) What is restored lies in the mapping of the checkpoint: nothing is copied until it is written
+(4) Of a DTensor the piece that this rank has is an entry, in a sharded checkpoint.
+(5) What is restored lies in the mapping of the checkpoint: nothing is copied until it is written
     to.
 """
 
@@ -40,7 +41,7 @@ def save(obj: Any, files: bool, sharded: bool) -> None:
         return
     obj = stamp(clean(obj))
     if sharded:
-        rows, value, keep = pack(obj)
+        rows, value, keep = pack(obj, True)
         _manta.save(rows, value, None, True)
         del keep
         return

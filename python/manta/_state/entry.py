@@ -130,6 +130,8 @@ class Packing:
         self.places: list[Place] = []
         self.entries: list[Entry] = []
         self.buffers: list[int] = []  # entries of buffers, in the pickle's order
+        self.pieces = 0  # DTensors among them
+        self.meshes: dict[int, tuple[Any, Any]] = {}  # theirs, by id: the mesh, and what is saved
 
     def name_leaves(self, obj: Any) -> None:
         torch, numpy = loaded_torch(), sys.modules.get("numpy")

@@ -10,16 +10,18 @@ from typing import Any
 import cloudpickle
 
 from manta import _manta
+from manta._state import pieces
 from manta._state.entry import (FORMAT, MAX_DEPTH, NUMBER, STREAM, STREAM_UNIT, Entry, Packing,
                                 Path, Row, loaded_torch)
 from manta._state.gpu import elsewhere, on_gpu, stage
 
 
-def pack(obj: Any) -> tuple[list[Row], dict[str, Any], Any]:
+def pack(obj: Any, sharded: bool = False) -> tuple[list[Row], dict[str, Any], Any]:
     """The object as the tensors and the value of a checkpoint, and what must stay alive until they
     are saved. No memory of a contiguous tensor is copied, but for that of a device: it comes to
-    host memory that the next call uses again."""
-    found, stream = find(obj)
+    host memory that the next call uses again. sharded: it may hold this rank's pieces of
+    tensors."""
+    found, stream = find(obj, sharded)
     away = [i for i, e in enumerate(found.entries) if on_gpu(e.source)]
     staged = stage([found.entries[i].source for i in away]) if away else []
     for i, host in zip(away, staged):
@@ -27,13 +29,15 @@ def pack(obj: Any) -> tuple[list[Row], dict[str, Any], Any]:
     return rows_of(found.entries, stream), {"format": FORMAT}, (found, stream)
 
 
-def find(obj: Any) -> tuple[Packing, bytes]:
+def find(obj: Any, sharded: bool = False) -> tuple[Packing, bytes]:
     """All entries of an object, and its stream."""
     found = Packing()
     found.name_leaves(obj)
     body = io.BytesIO()
     try:
-        _Pickler(body, found).dump(obj)
+        _Pickler(body, found, sharded).dump(obj)
+    except pieces.NotWhole as e:
+        raise ValueError(str(e)) from None
     except Exception as e:
         raise _explained(obj, e) from e
     found.place_all()
@@ -75,7 +79,7 @@ def _explained(obj: Any, error: Exception) -> Exception:
 
 def _failure(obj: Any) -> Exception | None:
     try:
-        _Pickler(io.BytesIO(), Packing()).dump(obj)
+        _Pickler(io.BytesIO(), Packing(), True).dump(obj)
     except Exception as e:
         return e
     return None
@@ -85,14 +89,18 @@ def _failure(obj: Any) -> Exception | None:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO, found: Packing):
+    def __init__(self, file: io.BytesIO, found: Packing, sharded: bool):
         super().__init__(file, protocol=5, buffer_callback=found.take_buffer)
         self.found = found
+        self.sharded = sharded
         self.torch = loaded_torch()
 
     def reducer_override(self, obj: Any) -> Any:
         if self.torch and isinstance(obj, self.torch.Tensor):
-            reduced = _reduce_tensor(self.torch, obj, self.found)
+            if not self.sharded and pieces.is_cut(obj):
+                pieces.refuse(obj, self.found)
+            reduced = (pieces.reduce(obj, self.found) if pieces.is_dtensor(obj)
+                       else _reduce_tensor(self.torch, obj, self.found))
             if reduced is not NotImplemented:
                 return reduced
         return super().reducer_override(obj)

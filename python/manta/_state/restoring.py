@@ -6,10 +6,13 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from typing import Any
+from typing import Any, Callable
 
 from manta import _manta
 from manta._state.entry import FORMAT, STREAM, TYPES, loaded_torch
+from manta._state.pieces import Mesh, OnMesh, Piece, Whole
+
+Join = Callable[[Piece], Any]  # what a piece of a tensor becomes
 
 
 class _Source:
@@ -31,8 +34,9 @@ class _Source:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, source: _Source, table: Any):
+    def __init__(self, file: io.BytesIO, source: _Source, table: Any, join: Join):
         names, self.places, buffers = table
+        self.join = join
         self.names = names
         self.source = source
         super().__init__(file, buffers=[source.entries[names[i]] for i in buffers])
@@ -40,7 +44,12 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("manta._state.packing", "tensor"):
             return self.tensor
+        if (module, name) == ("manta._state.pieces", "piece"):
+            return self.piece
         return super().find_class(module, name)
+
+    def piece(self, name: str, local: Any, mesh: tuple[Any, ...], *rest: Any) -> Any:
+        return self.join(Piece(name, local, Mesh(*mesh), *rest))
 
     def tensor(self, number: int, dtype: Any, shape: tuple[int, ...], cls: type,
                requires_grad: bool, away: bool, state: dict[str, Any] | None) -> Any:
@@ -92,18 +101,24 @@ def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = Non
     are now in host memory, or on `device` if one is given.
 
     Of a sharded checkpoint it is the list of all parts, or the part of `place` (rank, world size)
-    if there were as many ranks. A checkpoint of a program in C is a dict of its tensors, with its
-    value as "_value". Without `trust` nothing is unpickled: that runs whatever its writer put into
-    it."""
+    if there were as many ranks, in which DTensors are such again; in the list they are whole
+    tensors, the same ones in all parts. A checkpoint of a program in C is a dict of its tensors,
+    with its value as "_value". Without `trust` nothing is unpickled: that runs whatever its writer
+    put into it."""
     rows = checkpoint.tensors()
     value = checkpoint.value()
     parts = value.get("parts") if isinstance(value, dict) else None
     world = value.get("sharded") if isinstance(parts, list) else None
     if world is None:
-        return _restore(rows, value, trust, device)
-    wanted = [place[0]] if place and place[1] == world else range(world)
-    objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, device) for r in wanted]
-    return objects[0] if isinstance(wanted, list) else objects
+        return _restore(rows, value, trust, device, OnMesh())
+    if place and place[1] == world:
+        rank = place[0]
+        return _restore(_of_rank(rows, rank), value["parts"][rank], trust, device, OnMesh())
+    whole = Whole()
+    objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, device, whole.of_rank(r))
+               for r in range(world)]
+    whole.check()
+    return objects
 
 
 def _of_rank(rows: list[Any], rank: int) -> list[Any]:
@@ -111,7 +126,7 @@ def _of_rank(rows: list[Any], rank: int) -> list[Any]:
     return [(row[0][len(prefix):], *row[1:]) for row in rows if row[0].startswith(prefix)]
 
 
-def _restore(rows: list[Any], value: Any, trust: bool, device: Any) -> Any:
+def _restore(rows: list[Any], value: Any, trust: bool, device: Any, join: Join) -> Any:
     if not (isinstance(value, dict) and value.get("format") == FORMAT):
         return {**{name: _array(*rest) for name, *rest in rows}, "_value": value}
     if not trust:
@@ -120,7 +135,7 @@ def _restore(rows: list[Any], value: Any, trust: bool, device: Any) -> Any:
     entries = {name: view for name, _, _, view in rows}
     file = io.BytesIO(entries[STREAM])
     table = pickle.load(file)
-    return _Unpickler(file, _Source(entries, device), table).load()
+    return _Unpickler(file, _Source(entries, device), table, join).load()
 
 
 def _array(number: int, shape: tuple[int, ...], view: Any) -> Any:

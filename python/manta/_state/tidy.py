@@ -12,32 +12,42 @@ from manta._state.entry import MAX_DEPTH
 def clean(obj: Any) -> Any:
     """The object with wrapped models unwrapped, and state_dicts of wrapped models without the
     prefix "module.". What needs no change is the same object."""
-    return _clean(obj, _wrappers(), 0)
+    return _clean(obj, _Kinds(), 0)
 
 
-def _wrappers() -> tuple[type, ...]:
-    found = [getattr(sys.modules.get(module), name, None) for module, name in (
-        ("torch.nn.parallel", "DistributedDataParallel"), ("torch.nn.parallel", "DataParallel"),
-        ("torch.distributed.fsdp", "FullyShardedDataParallel"))]
+class _Kinds:
+    """Classes of models, as far as anybody has loaded them."""
+
+    def __init__(self) -> None:
+        self.wrappers = _loaded("torch.nn.parallel", "DistributedDataParallel", "DataParallel")
+        self.cut = _loaded("torch.distributed.fsdp", "FullyShardedDataParallel", "FSDPModule")
+
+
+def _loaded(module: str, *names: str) -> tuple[type, ...]:
+    found = [getattr(sys.modules.get(module), name, None) for name in names]
     return tuple(cls for cls in found if isinstance(cls, type))
 
 
-def _clean(obj: Any, wrappers: tuple[type, ...], depth: int) -> Any:
-    if wrappers and isinstance(obj, wrappers):
+def _clean(obj: Any, kinds: _Kinds, depth: int) -> Any:
+    if isinstance(obj, kinds.wrappers):
         return getattr(obj, "module")
+    if isinstance(obj, kinds.cut):
+        raise ValueError(f"the checkpoint cannot be saved: of a model of FSDP "
+                         f"({type(obj).__name__}) each rank has pieces\n"
+                         f"hint: save its state_dict(), with sharded=True if that holds DTensors")
     if depth > MAX_DEPTH:
         return obj
     if isinstance(obj, dict):
-        return _clean_dict(obj, wrappers, depth)
+        return _clean_dict(obj, kinds, depth)
     if type(obj) in (list, tuple):
-        items = [_clean(item, wrappers, depth + 1) for item in obj]
+        items = [_clean(item, kinds, depth + 1) for item in obj]
         same = all(a is b for a, b in zip(items, obj))
         return obj if same else type(obj)(items)
     return obj
 
 
-def _clean_dict(obj: dict[Any, Any], wrappers: tuple[type, ...], depth: int) -> dict[Any, Any]:
-    items = {key: _clean(value, wrappers, depth + 1) for key, value in obj.items()}
+def _clean_dict(obj: dict[Any, Any], kinds: _Kinds, depth: int) -> dict[Any, Any]:
+    items = {key: _clean(value, kinds, depth + 1) for key, value in obj.items()}
     prefix = "module."
     wrapped = bool(obj) and all(isinstance(key, str) and key.startswith(prefix) for key in obj)
     if not wrapped and all(items[key] is value for key, value in obj.items()):

@@ -50,7 +50,8 @@ def save_checkpoint(*args: Any, files: bool = False, sharded: bool = False, **st
     (`checkpoints/NNNNNN/model.pt` in the run's directory), on disk before the call returns.
 
     sharded: every rank saves its own part: all of them call it, and it returns when all parts are
-    there. It counts as a whole or not at all."""
+    there. It counts as a whole or not at all. DTensors, as FSDP has them, are saved in no other
+    way: of each the piece that this rank has."""
     if args and state or len(args) > 1:
         raise TypeError("save_checkpoint takes one object, or entries by name")
     if not _manta.in_session():
@@ -66,8 +67,10 @@ def load_checkpoint(device: Any = None) -> Any:
     given.
 
     Of a sharded checkpoint each rank gets its own part back; if the number of ranks is another one
-    now, all of them get the list of all parts. Within an attempt what was saved in it without
-    `sharded` comes back on rank 0 alone; the others get what the attempt began from."""
+    now, all of them get the list of all parts, and in it DTensors as whole tensors.
+
+    Within an attempt what was saved in it without `sharded` comes back on rank 0 alone; the others
+    get what the attempt began from."""
     if not _manta.in_session():
         _outside("load_checkpoint")
         return None

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DTensors, of which every rank has a piece.
+
+A piece is saved as the tensor that this rank has of it, under the name of the whole, with the place
+that it has there: the mesh of ranks, and along which of its dimensions the tensor is cut. As many
+ranks as saved it get DTensors again. Anybody else has all pieces at hand, and gets whole tensors.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import pickle
+import sys
+from typing import Any, Callable, NamedTuple
+
+from manta._state.entry import Packing, loaded_torch
+
+
+class Mesh(NamedTuple):
+    """A DeviceMesh, without the process groups that are only there as long as their processes."""
+    device: str
+    ranks: tuple[int, ...]
+    sizes: tuple[int, ...]
+    names: tuple[str, ...] | None
+
+
+class Piece(NamedTuple):
+    name: str
+    local: Any
+    mesh: Mesh
+    placements: tuple[Any, ...]
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    parameter: bool
+    requires_grad: bool
+
+
+class NotWhole(Exception):
+    """A tensor that is cut, in a state that one rank saves."""
+
+
+# --- saving ---------------------------------------------------------------------------------------
+
+
+def _class(module: str, name: str) -> type | None:
+    """What nobody has loaded, nobody has objects of."""
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) else None
+
+
+def is_cut(t: Any) -> bool:
+    """Whether this rank has only a piece of a tensor, of whatever kind."""
+    old = _class("torch.distributed._shard.sharded_tensor", "ShardedTensor")
+    return is_dtensor(t) or (old is not None and isinstance(t, old))
+
+
+def is_dtensor(t: Any) -> bool:
+    cls = _class("torch.distributed.tensor", "DTensor")
+    return cls is not None and isinstance(t, cls)
+
+
+def refuse(t: Any, found: Packing) -> None:
+    path, _ = found.paths.get(id(t), (None, None))
+    what = f'its entry "{".".join(path)}"' if path else "a tensor in it"
+    raise NotWhole(
+        f"the checkpoint cannot be saved: {what} is a {type(t).__name__}, and each rank has a "
+        f"piece of it\nhint: save_checkpoint(..., sharded=True) on all ranks saves the pieces; "
+        f"get_model_state_dict(model, options=StateDictOptions(full_state_dict=True)) of "
+        f"torch.distributed.checkpoint.state_dict makes a state of whole tensors")
+
+
+def reduce(t: Any, found: Packing) -> Any:
+    torch = loaded_torch()
+    path, _ = found.paths.get(id(t), (None, None))
+    with torch.no_grad():
+        local = t.to_local()
+    if path:
+        found.paths[id(local)] = (path, local)
+    name = ".".join(path) if path else f"#{found.pieces}"
+    found.pieces += 1
+    mesh = t.device_mesh
+    if id(mesh) not in found.meshes:  # one object for all, which the pickle holds once
+        found.meshes[id(mesh)] = mesh, tuple(_describe(mesh))
+    return piece, (name, local, found.meshes[id(mesh)][1], tuple(t.placements), tuple(t.shape),
+                   tuple(t.stride()), isinstance(t, torch.nn.Parameter), t.requires_grad)
+
+
+def _describe(mesh: Any) -> Mesh:
+    ranks = mesh.mesh
+    return Mesh(mesh.device_type, tuple(ranks.flatten().tolist()), tuple(ranks.shape),
+                mesh.mesh_dim_names)
+
+
+def piece(*args: Any) -> Any:
+    """Stands in a pickle for a DTensor; what reads it puts its own function in its place."""
+    raise pickle.UnpicklingError("this is a checkpoint of manta: open it with manta")
+
+
+# --- as DTensors ----------------------------------------------------------------------------------
+
+
+class OnMesh:
+    """Makes DTensors of this process's pieces."""
+
+    def __init__(self) -> None:
+        self._meshes: dict[Mesh, Any] = {}
+
+    def __call__(self, p: Piece) -> Any:
+        import torch
+        if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+            raise RuntimeError(f'"{p.name}" of the checkpoint is a DTensor, which needs a process '
+                               f'group: Trainer(backend="torch") has one')
+        from torch.distributed.tensor import DTensor
+        if p.mesh not in self._meshes:
+            self._meshes[p.mesh] = _find_mesh(p.mesh) or _make_mesh(p.mesh)
+        with torch.no_grad():
+            t = DTensor.from_local(p.local, self._meshes[p.mesh], p.placements, run_check=False,
+                                   shape=torch.Size(p.shape), stride=p.stride)
+        return _dressed(t, p)
+
+
+def _dressed(t: Any, p: Piece) -> Any:
+    if p.parameter:
+        return loaded_torch().nn.Parameter(t, p.requires_grad)
+    return t.requires_grad_(p.requires_grad)
+
+
+def _find_mesh(mesh: Mesh) -> Any:
+    """The program's own, if it has made it: the groups of a new one have to be made by all ranks
+    together."""
+    from torch.distributed.device_mesh import DeviceMesh
+    return next((o for o in gc.get_objects()
+                 if type(o) is DeviceMesh and _describe(o) == mesh and _is_alive(o)), None)
+
+
+def _is_alive(mesh: Any) -> bool:
+    """Whether its groups are those of now, not of an attempt that is over."""
+    from torch.distributed import get_process_group_ranks
+    try:
+        return all(get_process_group_ranks(mesh.get_group(i)) for i in range(mesh.ndim))
+    except Exception:  # each version of torch has its own for a group that is gone
+        return False
+
+
+def _make_mesh(mesh: Mesh) -> Any:
+    """One of all ranks in a row has the default group. Any other has none: its tensors can be
+    loaded from, which moves no data between ranks."""
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+    size = torch.distributed.get_world_size()
+    if mesh.sizes == (size,) and mesh.ranks == tuple(range(size)):
+        return init_device_mesh(mesh.device, mesh.sizes, mesh_dim_names=mesh.names)
+    return DeviceMesh(mesh.device, torch.tensor(mesh.ranks).view(mesh.sizes),
+                      mesh_dim_names=mesh.names, _init_backend=False)
+
+
+# --- as whole tensors -----------------------------------------------------------------------------
+
+
+class Whole:
+    """Puts pieces together, which come rank by rank."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, tuple[int, ...]], tuple[Any, set[int]]] = {}
+
+    def of_rank(self, rank: int) -> Callable[[Piece], Any]:
+        return lambda p: self._add(rank, p)
+
+    def _add(self, rank: int, p: Piece) -> Any:
+        """The whole tensor; what is not known yet of it comes with the parts of other ranks."""
+        import torch
+        key = p.name, p.mesh.ranks
+        if key not in self._found:
+            whole = _dressed(p.local.detach().new_empty(p.shape), p)
+            self._found[key] = whole, set(p.mesh.ranks)
+        whole, missing = self._found[key]
+        if rank in missing:
+            missing.remove(rank)
+            with torch.no_grad():
+                whole[_place(p, p.mesh.ranks.index(rank))] = p.local
+        return whole
+
+    def check(self) -> None:
+        """All parts were read."""
+        for (name, _), (_, missing) in self._found.items():
+            if missing:
+                raise ValueError(f'"{name}" of the checkpoint is not whole: the part of rank '
+                                 f'{min(missing)} has no piece of it')
+
+
+def _place(p: Piece, index: int) -> tuple[slice, ...]:
+    """Where the piece lies whose rank is at `index` of the mesh. Pieces are cut as torch.chunk does
+    it, along one dimension of the mesh after the other."""
+    start, size = [0] * len(p.shape), list(p.shape)
+    for i, placement in enumerate(p.placements):
+        at = index // math.prod(p.mesh.sizes[i + 1:]) % p.mesh.sizes[i]
+        kind = type(placement).__name__
+        if kind == "Shard":
+            d = placement.dim
+            chunk = -(-size[d] // p.mesh.sizes[i])
+            first = min(at * chunk, size[d])
+            start[d], size[d] = start[d] + first, min(chunk, size[d] - first)
+        elif kind != "Replicate":
+            raise ValueError(f'"{p.name}" of the checkpoint is a DTensor placed as {placement}: '
+                             f'only as many ranks as saved it can load it')
+    if tuple(size) != tuple(p.local.shape):
+        raise ValueError(f'"{p.name}" of the checkpoint is a DTensor cut in a way of its own: only '
+                         f'as many ranks as saved it can load it')
+    return tuple(slice(a, a + n) for a, n in zip(start, size))
