@@ -4,6 +4,7 @@ driver and called in a worker."""
 
 from __future__ import annotations
 
+import enum
 import pickle
 import sys
 from dataclasses import dataclass, field
@@ -24,6 +25,13 @@ class Setting:
     gpus: bool = False  # workers reserve GPUs, or parts of one
 
 
+class Kind(enum.Enum):
+    """How the framework is set up around a job."""
+    RUN = enum.auto()  # a train function: for it alone
+    CALL = enum.auto()  # a call between runs: from one to the next
+    BARE = enum.auto()  # not at all
+
+
 @dataclass
 class Job:
     """A train function, or a call between runs."""
@@ -33,7 +41,7 @@ class Job:
     kwargs: dict[str, Any] = field(default_factory=dict)
     checkpoint: Any = None  # what load_checkpoint gives before anything was saved
     auto: bool = False  # checkpoint="auto"
-    framework: bool = True  # whether the framework is set up around it
+    kind: Kind = Kind.RUN
 
     def pack(self, name: str) -> bytes:
         """The payload of a run. `name` is what the function is called in messages."""
@@ -47,12 +55,14 @@ class Job:
     def __call__(self) -> Any:
         from manta import _worker
         _worker.prepare(self)
-        if not self.framework:
+        if self.kind is Kind.BARE:
             return self.function(*self.args, **self.kwargs)
         config = self.setting.backend
         backend = config.backend_cls()
+        begin, end = ((backend.enter, backend.leave) if self.kind is Kind.RUN
+                      else (backend.resume, backend.rest))
         error: BaseException | None = None
-        backend.enter(config)
+        begin(config)
         try:
             if self.auto:
                 from manta._torch import auto
@@ -62,9 +72,10 @@ class Job:
             error = e
             raise
         finally:
-            backend.leave(config, error)
+            end(config, error)
             del error
-            _worker.let_go()
+            if self.kind is Kind.RUN:
+                _worker.let_go()
 
 
 # --- calls between runs ---------------------------------------------------------------------------
@@ -83,7 +94,8 @@ def make_instance(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 def on_instance(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     from manta import _worker
     if _worker.instance is None:
-        raise RuntimeError("this worker has no instance: it took the place of one that was lost")
+        raise RuntimeError("this worker has no instance: it took the place of one that was lost\n"
+                           "hint: start the class again")
     return function(_worker.instance, *args, **kwargs)
 
 

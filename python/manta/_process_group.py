@@ -237,13 +237,24 @@ class _Operations:
     _n: int
     _me: int
 
-    def _open(self, comm: _manta.Comm, timeout: timedelta) -> None:
-        self._comm = comm
+    def _open(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta) -> None:
         self._n, self._me = comm.size(), comm.rank()
+        self._ranks = ranks
+        self._timeout = timeout
         self._spare = _has_spare_processors()
         self._flying: list[_Pending] = []
         self._completer = _Completer()
-        comm.set_timeout(timeout.total_seconds())
+        self._take(comm)
+
+    def _take(self, comm: _manta.Comm) -> None:
+        self._comm = comm
+        comm.set_timeout(self._timeout.total_seconds())
+
+    def _rest(self) -> None:
+        """Ends what is in flight."""
+        self._comm.close()
+        self._completer.close()
+        self._flying.clear()
 
     def _is_blocking(self, opts: Any) -> bool:
         if not getattr(opts, "asyncOp", True):
@@ -546,6 +557,7 @@ class _Operations:
     getSize, getRank = size, rank
 
     def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
         self._comm.set_timeout(timeout.total_seconds())
 
     _set_default_timeout = set_timeout
@@ -557,9 +569,9 @@ class _Operations:
 
     def shutdown(self) -> None:
         """Ends what is in flight. The group is of no use any more."""
-        self._comm.close()
-        self._completer.close()
-        self._flying.clear()
+        self._rest()
+        if self in _live:
+            _live.remove(self)
 
     abort = shutdown
 
@@ -575,9 +587,9 @@ class Group(_Operations, ProcessGroup):  # type: ignore[misc]
 
     supports_coalescing = supports_splitting = False
 
-    def __init__(self, comm: _manta.Comm, timeout: timedelta):
+    def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta):
         ProcessGroup.__init__(self, comm.rank(), comm.size())
-        self._open(comm, timeout)
+        self._open(comm, ranks, timeout)
         self._name = self._desc = ""
 
     def _get_backend(self, device: torch.device) -> Any:
@@ -608,9 +620,9 @@ class Group(_Operations, ProcessGroup):  # type: ignore[misc]
 class CpuBackend(_Operations, _TorchBackend):
     """The part for CPU tensors of a group that has another for GPUs."""
 
-    def __init__(self, comm: _manta.Comm, timeout: timedelta):
+    def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta):
         _TorchBackend.__init__(self, comm.rank(), comm.size())
-        self._open(comm, timeout)
+        self._open(comm, ranks, timeout)
 
 
 def can_be_a_part() -> bool:
@@ -627,12 +639,41 @@ def can_be_a_part() -> bool:
 beside_gpus = False  # whether groups are to be parts of mixed ones
 
 
+def _comm_of(ranks: list[int]) -> _manta.Comm:
+    """Of those; without any, of all."""
+    comm = _manta.comm()
+    return comm.group(ranks) if ranks else comm
+
+
 def _create(options: Any, _: Any) -> Group | CpuBackend:
     ranks = list(options.global_ranks_in_group)
-    comm = _manta.comm()
-    if ranks:
-        comm = comm.group(ranks)
-    return (CpuBackend if beside_gpus else Group)(comm, options.timeout)
+    group = (CpuBackend if beside_gpus else Group)(_comm_of(ranks), ranks, options.timeout)
+    _live.append(group)
+    return group
+
+
+# --- from call to call ----------------------------------------------------------------------------
+#
+# A communicator ends with the call of the function that it was made in. A group may outlive it:
+# between two calls it rests, and in the next one it has another communicator.
+
+_live: list[Group | CpuBackend] = []  # in the order in which they were made
+
+
+def rest() -> None:
+    for group in _live:
+        group._rest()
+
+
+def wake() -> None:
+    """All ranks call it, and have made their groups in the same order."""
+    for group in _live:
+        group._take(_comm_of(group._ranks))
+
+
+def forget() -> None:
+    """Those that have ended with the default group."""
+    _live.clear()
 
 
 dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])

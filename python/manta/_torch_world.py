@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed in a worker: its default group, made around a train function.
+"""torch.distributed in a worker: its default group.
+
+It is made anew around every train function. Calls between runs have one that stays: it is made by
+the first of them, rests between two, and ends with the process, with the next run, or when one of
+its ranks has got another process.
 
 The ranks find each other without a port or a file name. On one host the store is a memory file of
 rank 0, which the others open through /proc: it ends with the last of them. Between hosts it is
@@ -8,8 +12,10 @@ rank 0's TCPStore, on a port of the system's choice that libmanta's own connecti
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import secrets
 import socket
 import zlib
 from dataclasses import dataclass
@@ -31,6 +37,9 @@ class _World:
     backend: str  # as torch has it
     rank: int
     size: int
+    token: int = 0  # no other group has it
+    address: str = ""
+    port: str = ""
     store: Any = None
     store_fd: int = -1
 
@@ -46,6 +55,7 @@ _torch_destroy = c10d.destroy_process_group
 
 def enter(backend: str | None, init_method: str | None, timeout_s: float) -> None:
     global _world
+    leave()
     rank, size, local_rank, local_size = _manta.place()[:4]
     gpus = _take_gpu(backend, local_rank)
     name = backend or (_mixed() if gpus else "manta")
@@ -76,6 +86,43 @@ def leave() -> None:
             world.store = None
             if world.store_fd >= 0:
                 os.close(world.store_fd)
+        _process_group.forget()
+
+
+# --- around a call between runs -------------------------------------------------------------------
+
+
+def resume(backend: str | None, init_method: str | None, timeout_s: float) -> None:
+    """The group of the call before, or a new one if not all ranks have been there."""
+    if _is_common(_world):
+        assert _world is not None
+        _process_group.wake()
+        _tell(_world)
+        return
+    enter(backend, init_method, timeout_s)
+    atexit.unregister(leave)
+    atexit.register(leave)
+
+
+def rest(error: BaseException | None) -> None:
+    """After a failure ranks may be out of step. Ours are in step again at the next call; no other
+    group knows how to."""
+    if error is None or (_world is not None and _world.backend == "manta"):
+        _process_group.rest()
+    else:
+        leave()
+
+
+def _is_common(world: _World | None) -> bool:
+    """Whether all ranks have the same group. All of them ask."""
+    rank, size = _manta.place()[:2]
+    there = world is not None and (world.rank, world.size) == (rank, size)
+    token = world.token if world is not None and there and dist.is_initialized() else 0
+    if size == 1:
+        return token != 0
+    mine, all_ = torch.tensor([token]), torch.zeros(size, dtype=torch.int64)
+    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group._BYTE)
+    return token != 0 and set(all_.tolist()) == {token}
 
 
 def _take_gpu(backend: str | None, local_rank: int) -> bool:
@@ -124,17 +171,24 @@ def _meet(world: _World, one_host: bool, with_store: bool) -> None:
     if world.rank == 0:
         address = "127.0.0.1" if one_host else _own_address()
         port = _free_port()
+        token = secrets.randbits(62) + 1
         place = _open_store(world, one_host, address) if with_store else "-"
-        text = f"{address} {port} {place}".encode()
+        text = f"{address} {port} {token} {place}".encode()
         told[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     if world.size > 1:
         _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, _process_group._BYTE, 0)
-    address, port_text, place = bytes(told.tolist()).rstrip(b"\0").decode().split(" ")
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = address, port_text
+    world.address, world.port, token_text, place = bytes(told.tolist()).rstrip(
+        b"\0").decode().split(" ")
+    world.token = int(token_text)
+    _tell(world)
     if one_host:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if with_store and world.rank > 0:
-        _join_store(world, place, address)
+        _join_store(world, place)
+
+
+def _tell(world: _World) -> None:
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = world.address, world.port
 
 
 def _open_store(world: _World, one_host: bool, address: str) -> str:
@@ -146,12 +200,12 @@ def _open_store(world: _World, one_host: bool, address: str) -> str:
     return str(world.store.port)
 
 
-def _join_store(world: _World, place: str, address: str) -> None:
+def _join_store(world: _World, place: str) -> None:
     if place.startswith("/"):
         world.store_fd = os.open(place, os.O_RDWR | os.O_CLOEXEC)
         world.store = dist.FileStore(f"/proc/self/fd/{world.store_fd}", world.size)
     else:
-        world.store = dist.TCPStore(address, int(place), world.size, is_master=False,
+        world.store = dist.TCPStore(world.address, int(place), world.size, is_master=False,
                                     wait_for_workers=False)
 
 

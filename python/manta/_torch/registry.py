@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import torch
 
 from manta import _worker
+from manta._job import Kind
 
 if TYPE_CHECKING:
     from manta._job import Job
@@ -69,7 +70,7 @@ def current() -> Registry:
     """The one of this run. Calls between runs share it, as the class API needs."""
     global _owner
     job = _worker.job
-    if job is not None and job is not _owner and job.framework:
+    if job is not None and job is not _owner and job.kind is Kind.RUN:
         clear()
         _registry.keeps = True
         _owner = job

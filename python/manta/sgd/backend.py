@@ -24,6 +24,14 @@ class Backend:
     def leave(self, backend_config: BackendConfig, error: BaseException | None) -> None:
         """In a worker, after it: the process may be used again."""
 
+    def resume(self, backend_config: BackendConfig) -> None:
+        """In a worker, before every call between runs (execute, an instance's methods). What it
+        sets up stays for the next one, and ends with the process or the next run. All ranks call
+        it, also if the call is for one of them."""
+
+    def rest(self, backend_config: BackendConfig, error: BaseException | None) -> None:
+        """In a worker, after it."""
+
 
 class BackendConfig:
     """What the user says about a framework; it travels to the workers with every job."""

@@ -38,7 +38,7 @@ class TorchConfig(BackendConfig):
 
 
 class TorchBackend(Backend):
-    """A new process group around every call of a train function."""
+    """A new process group around every call of a train function; calls between runs share one."""
 
     def enter(self, backend_config: BackendConfig) -> None:
         from manta import _torch_world
@@ -49,3 +49,13 @@ class TorchBackend(Backend):
     def leave(self, backend_config: BackendConfig, error: BaseException | None) -> None:
         from manta import _torch_world
         _torch_world.leave()
+
+    def resume(self, backend_config: BackendConfig) -> None:
+        from manta import _torch_world
+        assert isinstance(backend_config, TorchConfig)
+        _torch_world.resume(backend_config.backend, backend_config.init_method,
+                            backend_config.timeout_s)
+
+    def rest(self, backend_config: BackendConfig, error: BaseException | None) -> None:
+        from manta import _torch_world
+        _torch_world.rest(error)

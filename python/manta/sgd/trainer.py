@@ -101,7 +101,8 @@ class Trainer:
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Between runs: on all workers, a list by rank."""
-        job = _job.Job(self._setting, function, args, kwargs, framework=False)
+        kind = _job.Kind.BARE if function is _job.nothing else _job.Kind.CALL
+        job = _job.Job(self._setting, function, args, kwargs, kind=kind)
         payload = job.pack(_name_of(next((a for a in args if callable(a)), function)))
         run = Run(lambda: self._trainer.run(payload, None, execute=True, output=self._show),
                   self._trainer, [])
