@@ -156,22 +156,37 @@ def report(b: Bench) -> list[Row]:
     return [*rows, *beside]
 
 
-def checkpoint(b: Bench) -> list[Row]:
-    if not (p := package(b)):
-        return []
+def saves(b: Bench, p: Package, device: str) -> Samples:
     s: Samples = defaultdict(list)
     for _ in range(b.sizes.rounds):
         gather(s, p.samples("checkpoint", b.sizes.state_mb, max(2, b.sizes.reps // 2),
-                            b.sizes.step_ms))
+                            b.sizes.step_ms, device))
+    return s
+
+
+def checkpoint(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s = saves(b, p, "cpu")
     ray = in_turns(b.sizes.peer_reps, {"ray": once_ray("checkpoint", "save_ms", 5)})["ray"]
-    ratio = pair_ratio(s["save_ms"], s["memcpy_ms"])
+    ratio = pair_ratio(s["save_ms"], s["copy_ms"])
     what = f"stall of a {b.sizes.state_mb} MB state_dict checkpoint"
     row = Row("py-stall", what, "ms", s["save_ms"], "<= 2 x memcpy",
-              ratio is not None and ratio <= 2, "memcpy", s["memcpy_ms"], ratio)
+              ratio is not None and ratio <= 2, "memcpy", s["copy_ms"], ratio)
     return [row, Row("py-stall-first", f"{what}, the first", "ms", s["first_ms"]),
             Row("py-stall-torch", what, "ms", s["save_ms"], peer_name="torch.save to /dev/shm",
                 peer=s["torch_save_ms"], ratio=pair_ratio(s["torch_save_ms"], s["save_ms"])),
-            *versus(b, row, "py-stall-ray", "Ray Train", ray)]
+            *versus(b, row, "py-stall-ray", "Ray Train", ray),
+            *(checkpoint_of_gpu(b, p) if Path("/dev/nvidia0").exists() else [])]
+
+
+def checkpoint_of_gpu(b: Bench, p: Package) -> list[Row]:
+    s = saves(b, p, "cuda")
+    ratio = pair_ratio(s["save_ms"], s["copy_ms"])
+    what = f"stall of a {b.sizes.state_mb} MB checkpoint of CUDA tensors"
+    return [Row("py-stall-cuda", what, "ms", s["save_ms"], "<= 1.5 x the pinned copy",
+                ratio is not None and ratio <= 1.5, "pinned copy", s["copy_ms"], ratio),
+            Row("py-stall-cuda-first", f"{what}, the first", "ms", s["first_ms"])]
 
 
 # --- Losing a worker -----------------------------------------------------------------------------

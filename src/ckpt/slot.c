@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "sys/pages.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -33,6 +34,8 @@
 #define SEALS    (F_SEAL_SHRINK | F_SEAL_GROW)
 #define PAGE     4096
 #define POPULATE (1u << 20)
+#define HURRY_NS 400000  /* for a large page, on the average: half of what small ones take */
+#define CALM_NS  2000000 /* the same, while nobody waits: but the next save may come at once */
 
 static_assert(MANTA__SLOT_META % PAGE == 0, "the meta data has pages of its own");
 
@@ -81,7 +84,7 @@ static manta_status no_memory(uint64_t capacity, const char *what, manta_error *
   return manta_error_set(err, st, "a snapshot slot of %" PRIu64 " bytes: %s: %m", capacity, what);
 }
 
-static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_error *err)
+static manta_status map_new(struct manta__slot *s, uint64_t capacity, bool hurry, manta_error *err)
 {
   if (ftruncate(s->fd, (off_t)capacity) < 0)
     return no_memory(capacity, "size", err);
@@ -90,7 +93,8 @@ static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_erro
     return no_memory(capacity, "map", err);
   s->meta = p;
   s->capacity = capacity;
-  manta__pages_enlarge(p, capacity);
+  int64_t patience = (int64_t)(capacity / MANTA__LARGE_PAGE) * (hurry ? HURRY_NS : CALM_NS);
+  manta__pages_enlarge(p, capacity, manta__now() + patience);
   if (allocate(s->fd, capacity) < 0)
     return no_memory(capacity, "allocate", err);
   if (populate(p, capacity) < 0)
@@ -101,14 +105,15 @@ static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_erro
   return MANTA_OK;
 }
 
-manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err)
+manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, bool hurry,
+                              manta_error *err)
 {
   static _Atomic uint64_t made;
   struct manta__slot s = {.fd = memfd_create("manta-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING),
                           .serial = atomic_fetch_add(&made, 1) + 1};
   if (s.fd < 0)
     return no_memory(capacity, "memfd_create", err);
-  manta_status st = map_new(&s, capacity, err);
+  manta_status st = map_new(&s, capacity, hurry, err);
   if (st < 0) {
     manta__slot_drop(&s);
     return st;

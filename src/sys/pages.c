@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
+
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -48,13 +50,13 @@ static int collapse(char *p)
   return madvise(p, LARGE, MADV_COLLAPSE);
 }
 
-void manta__pages_enlarge(void *p, size_t bytes)
+void manta__pages_enlarge(void *p, size_t bytes, int64_t by)
 {
   char *at = (char *)rounded_up((uintptr_t)p), *end = (char *)p + bytes;
   if (at >= end || (size_t)(end - at) < LARGE)
     return;
   madvise(at, (size_t)(end - at) & ~(LARGE - 1), MADV_HUGEPAGE); // then the write may suffice
-  for (; (size_t)(end - at) >= LARGE; at += LARGE)
+  for (; (size_t)(end - at) >= LARGE && manta__now() < by; at += LARGE)
     if (collapse(at) < 0 && errno != EAGAIN && errno != EBUSY)
       return;
 }

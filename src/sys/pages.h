@@ -12,6 +12,7 @@
 #define MANTA_SYS_PAGES_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define MANTA__LARGE_PAGE ((size_t)2 << 20)
 
@@ -20,7 +21,8 @@
 void *manta__pages_map(int fd, size_t bytes, int prot, int flags);
 /* Has the memory in [p, p + bytes), a shared mapping of a memfd, put into large pages as far as
  * whole ones fit, and in the page table; what was never written is zero. Where the kernel can't or
- * has none, the rest stays as it was. */
-void manta__pages_enlarge(void *p, size_t bytes);
+ * has none, or when it is `by`, the rest stays as it was: a page takes some 0.1 ms, but where its
+ * memory has to be cleared of others, or got by a virtual machine, several. */
+void manta__pages_enlarge(void *p, size_t bytes, int64_t by);
 
 #endif
