@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include <manta/status.h>
+#include <manta/trainer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,6 +42,8 @@ MANTA_API manta_status manta_embed(int argc, char *const argv[], manta_error *er
  * threads: as manta_trainer_config.threads_per_worker. The program is run by the driver's own
  * executable. */
 MANTA_API manta_status manta_prestart(const manta_program *p, int threads, manta_error *err);
+/* The same on every host of the trainer, with its program and threads. */
+MANTA_API manta_status manta_trainer_prestart(manta_trainer *t, manta_error *err);
 /* Ends what no trainer uses. */
 MANTA_API void manta_release(void);
 

@@ -48,6 +48,12 @@ MANTA_API int manta_session_local_rank(const manta_session *s);
 MANTA_API int manta_session_world_size(const manta_session *s);
 MANTA_API int manta_session_local_world_size(const manta_session *s);
 MANTA_API int manta_session_node_rank(const manta_session *s);
+/* Where the ranks of other hosts reach this one: an address in figures, and the interface that has
+ * it. It is the one of collectives between hosts: manta_host.address, or that of the channel to the
+ * driver, or that which leads to the other hosts. With one host it is the loopback. Borrowed until
+ * the attempt ends. MANTA_ENOENT: this host has nothing of that name or address. */
+MANTA_API manta_status manta_session_address(manta_session *s, const char **address,
+                                             const char **interface, manta_error *err);
 /* 0 for the first try, one more after each revival or resize. */
 MANTA_API int manta_session_attempt(const manta_session *s);
 /* Reports made so far by this rank, those before a restored checkpoint counted in. */

@@ -68,7 +68,8 @@ typedef struct manta_host {
   const char *name;    /* for messages; NULL: what the host calls itself */
   const char *command; /* NULL: the driver's own host */
   int slots;           /* workers it may have; 0: one per CPU, and more if there are not enough */
-  const char *address; /* to reach its workers at; NULL: where the channel runs, if that is known */
+  const char *address; /* to reach its workers at, or the name of the interface that has it; NULL:
+                          where the channel runs, or else the way to the other hosts */
 } manta_host;
 
 /* {0} after .size means: every default. */

@@ -93,6 +93,11 @@ manta_status manta_prestart(const manta_program *p, int threads, manta_error *er
   return st;
 }
 
+manta_status manta_trainer_prestart(manta_trainer *t, manta_error *err)
+{
+  return manta__driver_keep_hosts(t, err);
+}
+
 void manta_release(void)
 {
   manta__driver_release();

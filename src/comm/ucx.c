@@ -10,9 +10,6 @@
  * (3) UCX is configured by its own tables, never by the environment of the process; what the user
  *     has set there (UCX_TLS, UCX_NET_DEVICES, UCX_LOG_LEVEL …) stands.
  */
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "comm/net.h"
+#include "sys/iface.h"
 
 #define MAGIC     0x4d4e5831u  /* "MNX1" */
 #define PATIENCE  1000000000ll /* ns that stop and destroy may take */
@@ -76,33 +74,6 @@ static manta_status fail(manta_error *err, const char *what, ucs_status_t st)
 
 // --- configuration ------------------------------------------------------------------------------
 
-static bool same_address(const struct sockaddr *a, const char *text)
-{
-  char buf[INET6_ADDRSTRLEN];
-  const void *raw = NULL;
-  if (a && a->sa_family == AF_INET)
-    raw = &((const struct sockaddr_in *)(const void *)a)->sin_addr;
-  else if (a && a->sa_family == AF_INET6)
-    raw = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-  return raw && inet_ntop(a->sa_family, raw, buf, sizeof buf) && !strcmp(buf, text);
-}
-
-// The interface that has this name or this address.
-static bool find_interface(const char *local, char name[IF_NAMESIZE])
-{
-  struct ifaddrs *all;
-  bool found = false;
-  if (getifaddrs(&all) != 0)
-    return false;
-  for (struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
-    found = !strcmp(i->ifa_name, local) || same_address(i->ifa_addr, local);
-    if (found)
-      snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
-  }
-  freeifaddrs(all);
-  return found;
-}
-
 struct setting {
   const char *env, *name, *value;
 };
@@ -125,7 +96,7 @@ static const struct setting over_tcp[] = {
 
 static manta_status configure(ucp_config_t *config, const char *local, manta_error *err)
 {
-  char name[IF_NAMESIZE];
+  struct manta__iface face;
   ucs_status_t st = UCS_OK;
   for (size_t i = 0; i < sizeof over_tcp / sizeof *over_tcp && !getenv("UCX_TLS"); i++)
     if (st == UCS_OK)
@@ -134,10 +105,8 @@ static manta_status configure(ucp_config_t *config, const char *local, manta_err
     return fail(err, "configure", st);
   if (!local)
     return MANTA_OK;
-  if (!find_interface(local, name))
-    return manta_error_set(err, MANTA_ENOENT, "no network interface has the name or address %s",
-                           local);
-  st = set(config, (struct setting){"UCX_NET_DEVICES", "NET_DEVICES", name});
+  MANTA_TRY(manta__iface_find(&face, local, err));
+  st = set(config, (struct setting){"UCX_NET_DEVICES", "NET_DEVICES", face.name});
   return st == UCS_OK ? MANTA_OK : fail(err, "choose the interface", st);
 }
 

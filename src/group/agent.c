@@ -264,10 +264,11 @@ static void kill_workers(struct group *g, struct manta__msg *m)
   manta_value_fini(&v);
 }
 
-// "client port server port": where the host was reached, if SSH led here.
-static const char *own_address(char *buf, size_t size)
+// "client port server port": where the host was reached, if SSH led here. On the driver's own host
+// it tells how the user came there, which is another matter.
+static const char *own_address(const struct agent *a, char *buf, size_t size)
 {
-  const char *s = getenv("SSH_CONNECTION");
+  const char *s = a->far ? getenv("SSH_CONNECTION") : NULL;
   buf[0] = 0;
   for (int i = 0; s && i < 2; i++)
     s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL;
@@ -293,7 +294,7 @@ static void hello(struct agent *a, struct manta__msg *m)
     manta__ledger_totals(a->ledger, &t);
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
                             MANTA_KV_INT("pid", getpid()), MANTA_KV_STR("host", a->host),
-                            MANTA_KV_STR("address", own_address(address, sizeof address)),
+                            MANTA_KV_STR("address", own_address(a, address, sizeof address)),
                             MANTA_KV_REAL("cpus", t.cpus), MANTA_KV_REAL("gpus", t.gpus));
   struct manta__msg out = {.kind = MANTA__M_HELLO, .flags = MANTA__FRAME_REPLY, .call = m->call};
   agent_send_value(a->driver, &out, &v);

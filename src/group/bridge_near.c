@@ -65,6 +65,7 @@ _Noreturn static void become_command(const char *command, int io, int err, pid_t
   dup2(io, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   closefrom(3);
+  unsetenv("SSH_CONNECTION"); // of the driver: one that is there at the end was made on the way
   execl("/bin/sh", "sh", "-c", command, (char *)NULL);
   dprintf(STDERR_FILENO, "/bin/sh: %m\n");
   _exit(127);

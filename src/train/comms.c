@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/comms.h"
 
+#include <string.h>
+
 #include <manta/trainer.h>
 
 #include "base/clock.h"
@@ -55,19 +57,43 @@ static manta_status exchange(void *ctx, const void *blob, size_t size, const voi
   return MANTA_OK;
 }
 
+// The address that the driver has for this host, or else the way to one that it has for another.
+static manta_status look_for_face(struct manta__comms *c, manta_error *err)
+{
+  const struct manta__job *job = c->job;
+  const char *told = job->host_addr[job->node_rank];
+  manta_error why = MANTA_ERROR_INIT;
+  if (job->hosts == 1)
+    c->face = (struct manta__iface){"lo", "127.0.0.1"};
+  else if (manta__iface_choose(&c->face, told, job->host_addr, (size_t)job->hosts, &why) < 0)
+    return manta_error_set(err, why.status, "host %s: %s", job->host_name[job->node_rank],
+                           why.message);
+  return MANTA_OK;
+}
+
+manta_status manta__comms_face(struct manta__comms *c, const struct manta__iface **out,
+                               manta_error *err)
+{
+  if (!c->face.name[0])
+    MANTA_TRY(look_for_face(c, err));
+  *out = &c->face;
+  return MANTA_OK;
+}
+
 static manta_status open_wire(struct manta__comms *c, manta_error *err)
 {
   const struct manta__job *job = c->job;
   const struct manta__net_ops *ops;
-  const char *local = job->host_addr[job->node_rank];
+  const struct manta__iface *face;
   bool remote[MANTA_MAX_RANKS];
   struct manta__net *net;
+  MANTA_TRY(manta__comms_face(c, &face, err));
   for (int r = 0; r < job->world; r++)
     remote[r] = job->host_of[r] != job->node_rank;
   struct manta__net_config cfg = {.rank = job->id.rank,
                                   .size = job->world,
                                   .remote = remote,
-                                  .local = local[0] ? local : NULL,
+                                  .local = face->name,
                                   .ctx = c,
                                   .exchange = exchange};
   MANTA_TRY(manta__net_load("ucx", &ops, err));
@@ -132,5 +158,6 @@ void manta__comms_leave(struct manta__comms *c)
     manta__comms_get(c);
   manta__comm_destroy(c->comm);
   c->comm = NULL;
+  c->face.name[0] = 0; // the next attempt may have other hosts
   close_wire(c);
 }

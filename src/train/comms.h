@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "comm/net.h"
 #include "group/worker.h"
+#include "sys/iface.h"
 
 struct manta__comms {
   struct manta__job *job;
@@ -18,12 +19,16 @@ struct manta__comms {
   void *session;
   struct manta__span span;
   struct manta__wire wire;
+  struct manta__iface face;  /* by which other hosts reach this one; no name: not looked for yet */
   struct manta__blobs blobs; /* what the ranks exchanged, while the wire is being made */
 };
 
 /* The communicator of all ranks, made when it is first asked for. On several hosts that waits for
  * all ranks to ask. Where it can't be made its calls say why. NULL: no memory. */
 manta_comm *manta__comms_get(struct manta__comms *c);
+/* By which the ranks of other hosts reach this one; with one host, the loopback. Borrowed. */
+manta_status manta__comms_face(struct manta__comms *c, const struct manta__iface **out,
+                               manta_error *err);
 /* Whoever waits for this rank learns that it will not come. */
 void manta__comms_leave(struct manta__comms *c);
 

@@ -194,7 +194,7 @@ manta_status manta__driver_up(manta_error *err)
 
 void manta__driver_down(void)
 {
-  if (!drv.running || drv.trainers || drv.kept)
+  if (!drv.running || drv.trainers || manta__nodes_kept())
     return;
   drv.quit = true;
   manta__driver_wake();
@@ -210,15 +210,20 @@ void manta__driver_down(void)
 manta_status manta__driver_keep(const struct manta__program *p, int threads, manta_error *err)
 {
   static const struct manta__engine_host here = {.timeout_s = 0};
-  uint64_t key;
   pthread_mutex_lock(&drv.lock);
-  if (!drv.kept)
-    drv.kept = manta__node_use(&here, NULL, err);
-  manta_status st = drv.kept ? manta__node_up(drv.kept, err) : MANTA_ENOMEM;
-  if (st == MANTA_OK)
-    st = manta__node_program(drv.kept, p, threads, &key, err);
-  if (st == MANTA_OK)
-    st = manta__node_warm(drv.kept, key, err);
+  struct manta__node *n = manta__node_use(&here, err);
+  manta_status st = n ? manta__node_keep(n, p, threads, err) : MANTA_ENOMEM;
+  manta__node_drop(n);
+  pthread_mutex_unlock(&drv.lock);
+  return st;
+}
+
+manta_status manta__driver_keep_hosts(manta_trainer *t, manta_error *err)
+{
+  manta_status st = MANTA_OK;
+  pthread_mutex_lock(&drv.lock);
+  for (int i = 0; i < t->places && st == MANTA_OK; i++)
+    st = manta__node_keep(t->place[i].node, &t->program, t->threads, err);
   pthread_mutex_unlock(&drv.lock);
   return st;
 }
@@ -226,9 +231,7 @@ manta_status manta__driver_keep(const struct manta__program *p, int threads, man
 void manta__driver_release(void)
 {
   pthread_mutex_lock(&drv.lock);
-  if (drv.kept)
-    manta__node_drop(drv.kept);
-  drv.kept = NULL;
+  manta__nodes_release();
   manta__driver_down();
   pthread_mutex_unlock(&drv.lock);
 }

@@ -31,10 +31,11 @@
 struct manta__node {
   struct manta__node *next;
   const struct manta__engine *engine;
-  char *name, *command, *address; /* as given; command NULL: this host; address NULL: not said */
-  double timeout_s;               /* silence for longer: it is lost */
-  int users;                      /* trainers */
-  manta__conn *conn;              /* NULL: it does not run */
+  char *name, *command; /* as given; command NULL: this host */
+  double timeout_s;     /* silence for longer: it is lost */
+  int users;            /* trainers, and who keeps it */
+  bool kept;            /* it lives without trainers (manta_prestart) */
+  manta__conn *conn;    /* NULL: it does not run */
   pid_t pid;
   bool spoke;          /* it answered our hello */
   bool known;          /* it did so once: what happens to it later is a loss, not a mistake */
@@ -64,7 +65,6 @@ struct manta__driver {
   bool rows_flowing;
   int argc; /* what `manta resume` runs again */
   char **argv;
-  struct manta__node *kept; /* an agent that lives without trainers (manta_prestart) */
 };
 
 extern struct manta__driver manta__drv;
@@ -77,8 +77,11 @@ manta_status manta__config_take(void *out, size_t size, const void *given, const
 
 /* Called by manta_init in the driver; argv is borrowed for good. */
 void manta__driver_note_program(int argc, char **argv);
-/* Keeps an agent on this host with a process of the program; ends it. Without the lock. */
+/* Keeps an agent on this host with a process of the program. Without the lock, as the next two. */
 manta_status manta__driver_keep(const struct manta__program *p, int threads, manta_error *err);
+/* The same on all hosts of a trainer, whose program it is. */
+manta_status manta__driver_keep_hosts(manta_trainer *t, manta_error *err);
+/* Ends those of them that no trainer uses. */
 void manta__driver_release(void);
 /* Makes the random number of this invocation of the program, once. With the lock held. */
 manta_status manta__driver_session(manta_error *err);
@@ -90,10 +93,12 @@ void manta__driver_wake(void);
 /* --- node.c: agents --- */
 
 /* The agent of a host, known to be used by one trainer more; it is not started yet. */
-struct manta__node *manta__node_use(const struct manta__engine_host *h, const char *address,
-                                    manta_error *err);
+struct manta__node *manta__node_use(const struct manta__engine_host *h, manta_error *err);
 /* One trainer less; an agent that nobody uses is told to leave, unless it is on this host. */
 void manta__node_drop(struct manta__node *n);
+/* Starts it with a process of the program, and keeps it, also without trainers. */
+manta_status manta__node_keep(struct manta__node *n, const struct manta__program *p, int threads,
+                              manta_error *err);
 /* Starts it, and the thread, if it does not run. */
 manta_status manta__node_up(struct manta__node *n, manta_error *err);
 /* Its name for messages. */
@@ -107,6 +112,9 @@ manta_status manta__node_send(struct manta__node *n, const struct manta__msg *m,
                               const manta_value *v, manta_error *err);
 /* Reads what it has said; notices its end and its silence. Returns when to look again. */
 int64_t manta__node_read(struct manta__node *n, int64_t now);
+/* Those that are kept are so no longer; whether there are any. */
+void manta__nodes_release(void);
+bool manta__nodes_kept(void);
 void manta__nodes_end(void);
 
 #endif

@@ -4,6 +4,7 @@
  *
  * MANTA_HOSTS is a list, separated by newlines or semicolons; each entry is a name, a number of
  * workers and a command, separated by blanks:  a 2; b 2 ssh b manta agent --stdio
+ * The name may be followed by an address or the name of an interface: b@10.0.0.7, b@eth1
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static manta_status add(manta_trainer *t, const manta_host *h, double timeout_s,
     return manta_error_set(err, MANTA_EINVAL, "hosts[%d].command is empty", t->places);
   if (h->command && (!h->name || blank(h->name)))
     return manta_error_set(err, MANTA_EINVAL, "hosts[%d] has a command and no name", t->places);
-  struct manta__node *n = manta__node_use(&e, h->address, err);
+  struct manta__node *n = manta__node_use(&e, err);
   if (!n)
     return err ? err->status : MANTA_ENOMEM;
   for (int i = 0; i < t->places; i++)
@@ -39,7 +40,10 @@ static manta_status add(manta_trainer *t, const manta_host *h, double timeout_s,
       manta__node_drop(n);
       return manta_error_set(err, MANTA_EINVAL, "hosts[%d] is the same as hosts[%d]", t->places, i);
     }
-  t->place[t->places++] = (struct manta__place){.node = n, .slots = h->slots};
+  struct manta__place *p = &t->place[t->places++];
+  *p = (struct manta__place){.node = n, .slots = h->slots};
+  if (h->address && *h->address && !(p->address = manta__strdup(h->address)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a host");
   return MANTA_OK;
 }
 
@@ -66,12 +70,15 @@ static manta_status add_entry(manta_trainer *t, char *entry, double timeout_s, m
 {
   char *end, *rest = entry, *name = word(&rest), *slots = word(&rest);
   rest += strspn(rest, " \t");
-  manta_host h = {.name = name, .command = *rest ? rest : NULL};
+  char *address = strchr(name, '@');
+  if (address)
+    *address++ = 0;
+  manta_host h = {.name = name, .command = *rest ? rest : NULL, .address = address};
   long n = strtol(slots, &end, 10);
   if (!*slots || *end || n < 0 || n > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_EINVAL,
-                           "MANTA_HOSTS: \"%s\" is not followed by a number of workers\nhint: NAME "
-                           "WORKERS [COMMAND...]; NAME WORKERS [COMMAND...]",
+                           "MANTA_HOSTS: \"%s\" is not followed by a number of workers\nhint: "
+                           "NAME[@ADDRESS] WORKERS [COMMAND...]; NAME[@ADDRESS] WORKERS ...",
                            name);
   h.slots = (int)n;
   return add(t, &h, timeout_s, err);
@@ -125,7 +132,7 @@ manta_status manta__hostlist_take(manta_trainer *t, const manta_trainer_config *
   MANTA_TRY(take(t, c, err));
   if (t->places == 1 && !t->place[0].node->command)
     return MANTA_OK;
-  t->door = manta__node_use(&here, NULL, err);
+  t->door = manta__node_use(&here, err);
   return t->door ? MANTA_OK : MANTA_ENOMEM;
 }
 
@@ -133,8 +140,10 @@ void manta__hostlist_drop(manta_trainer *t)
 {
   manta__node_drop(t->door);
   t->door = NULL;
-  for (int i = 0; i < t->places; i++)
+  for (int i = 0; i < t->places; i++) {
     manta__node_drop(t->place[i].node);
+    manta__free(t->place[i].address);
+  }
   manta__muster_end(t);
   t->places = 0;
 }

@@ -100,7 +100,7 @@ manta_status manta__muster_begin(manta_trainer *t, manta_error *err)
     struct manta__place *p = &t->place[i];
     p->asked = p->share = p->count = 0;
     p->limit = INT_MAX;
-    if (!p->node->conn && now >= p->node->retry_ns)
+    if (!p->node->conn && (now >= p->node->retry_ns || !p->node->known))
       MANTA_TRY(manta__node_up(p->node, err));
   }
   t->muster = MANTA__MUSTER_HELLO;
@@ -258,7 +258,7 @@ static manta_status describe_hosts(const manta_trainer *t, manta_value *out)
     if (p->count == 0)
       continue;
     MANTA_TRY(add(&name, manta_value_borrow_string(manta__node_name(p->node))));
-    MANTA_TRY(add(&address, manta_value_borrow_string(p->node->addr)));
+    MANTA_TRY(add(&address, manta_value_borrow_string(p->address ? p->address : p->node->addr)));
     MANTA_TRY(add(&first, manta_value_int(p->first)));
   }
   MANTA_TRY(manta_value_put(out, "name", &name));

@@ -46,11 +46,10 @@ static void node_free(struct manta__node *n)
 {
   manta__free(n->name);
   manta__free(n->command);
-  manta__free(n->address);
   manta__free(n);
 }
 
-static struct manta__node *make(const struct manta__engine_host *h, const char *address)
+static struct manta__node *make(const struct manta__engine_host *h)
 {
   struct manta__node *n = manta__calloc(1, sizeof *n);
   if (!n)
@@ -59,25 +58,52 @@ static struct manta__node *make(const struct manta__engine_host *h, const char *
   n->timeout_s = h->timeout_s;
   n->name = manta__strdup(h->name ? h->name : "");
   n->command = h->command ? manta__strdup(h->command) : NULL;
-  n->address = address ? manta__strdup(address) : NULL;
-  if (n->name && !n->command == !h->command && !n->address == !address)
+  if (n->name && !n->command == !h->command)
     return n;
   node_free(n);
   return NULL;
 }
 
-struct manta__node *manta__node_use(const struct manta__engine_host *h, const char *address,
-                                    manta_error *err)
+static bool is_only_kept(const struct manta__node *n)
 {
-  struct manta__node *n = find(h), **last = &drv.nodes;
+  return n->command && n->kept && n->users == 1;
+}
+
+static void unkeep(struct manta__node *n)
+{
+  n->kept = false;
+  manta__node_drop(n);
+}
+
+// One that no trainer uses gives way: to a host of the same name with another time-out, which its
+// bridge was told when it was started, or to any if there are too many.
+static int make_way(const struct manta__engine_host *h)
+{
+  struct manta__node *n = find(h);
   int count = 0;
-  for (; *last; last = &(*last)->next)
+  if (n && is_only_kept(n) && n->timeout_s != h->timeout_s)
+    unkeep(n);
+  for (n = drv.nodes; n; n = n->next)
     count++;
+  for (n = find(h) ? NULL : drv.nodes; n && count >= MANTA_MAX_HOSTS; n = n->next)
+    if (is_only_kept(n)) {
+      unkeep(n);
+      return count - 1;
+    }
+  return count;
+}
+
+struct manta__node *manta__node_use(const struct manta__engine_host *h, manta_error *err)
+{
+  int count = make_way(h);
+  struct manta__node *n = find(h), **last = &drv.nodes;
+  while (*last)
+    last = &(*last)->next;
   if (!n && count >= MANTA_MAX_HOSTS) {
     manta_error_set(err, MANTA_ETOOBIG, "more than %d hosts", MANTA_MAX_HOSTS);
     return NULL;
   }
-  if (!n && !(*last = n = make(h, address))) {
+  if (!n && !(*last = n = make(h))) {
     manta_error_set(err, MANTA_ENOMEM, "no memory for a host");
     return NULL;
   }
@@ -106,7 +132,7 @@ static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
   snprintf(n->host, sizeof n->host, "%s",
            manta_value_as_string(manta_value_get(&v, "host"), "localhost"));
   snprintf(n->addr, sizeof n->addr, "%s",
-           n->address ? n->address : manta_value_as_string(manta_value_get(&v, "address"), ""));
+           manta_value_as_string(manta_value_get(&v, "address"), ""));
   n->cpus = manta_value_as_real(manta_value_get(&v, "cpus"), 0);
   n->gpus = manta_value_as_real(manta_value_get(&v, "gpus"), 0);
   manta_value_fini(&v);
@@ -225,6 +251,23 @@ void manta__node_drop(struct manta__node *n)
   node_free(n);
 }
 
+bool manta__nodes_kept(void)
+{
+  for (const struct manta__node *n = drv.nodes; n; n = n->next)
+    if (n->kept)
+      return true;
+  return false;
+}
+
+void manta__nodes_release(void)
+{
+  for (struct manta__node *n = drv.nodes, *next; n; n = next) {
+    next = n->next;
+    if (n->kept)
+      unkeep(n);
+  }
+}
+
 void manta__nodes_end(void)
 {
   for (struct manta__node *n = drv.nodes, *next; n; n = next) {
@@ -338,4 +381,16 @@ manta_status manta__node_warm(struct manta__node *n, uint64_t key, manta_error *
   struct manta__msg m = {.kind = MANTA__M_WARM};
   manta_value v = MANTA_MAP(MANTA_KV_INT("key", (int64_t)key));
   return manta__node_send(n, &m, &v, err);
+}
+
+manta_status manta__node_keep(struct manta__node *n, const struct manta__program *p, int threads,
+                              manta_error *err)
+{
+  uint64_t key;
+  MANTA_TRY(manta__node_up(n, err));
+  MANTA_TRY(manta__node_program(n, p, threads, &key, err));
+  MANTA_TRY(manta__node_warm(n, key, err));
+  n->users += !n->kept;
+  n->kept = true;
+  return MANTA_OK;
 }

@@ -33,6 +33,7 @@
 
 struct manta__place { /* a host of a trainer */
   struct manta__node *node;
+  char *address;    /* as given, or NULL */
   int slots;        /* workers it may have; 0: as many as it has CPUs, and more if need be */
   bool announced;   /* it knows of the run */
   int first, count; /* its ranks in the newest attempt */

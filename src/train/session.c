@@ -92,6 +92,15 @@ int manta_session_node_rank(const manta_session *s)
 {
   return s->job->node_rank;
 }
+manta_status manta_session_address(manta_session *s, const char **address, const char **interface,
+                                   manta_error *err)
+{
+  const struct manta__iface *face;
+  MANTA_TRY(manta__comms_face(&s->comms, &face, err));
+  *address = face->address;
+  *interface = face->name;
+  return MANTA_OK;
+}
 int manta_session_attempt(const manta_session *s)
 {
   return (int)s->job->id.attempt;
@@ -170,21 +179,24 @@ static uint8_t *put_key(uint8_t *p, const char *key)
   return manta__pack_string(p, key, (uint32_t)strlen(key));
 }
 
-static uint8_t *put_details(uint8_t *p, const manta_session *s, int64_t wall, int64_t now)
+static uint8_t *put_details(uint8_t *p, manta_session *s, int64_t wall, int64_t now)
 {
+  const char *address, *interface;
   char date[32];
   struct tm tm;
+  if (manta_session_address(s, &address, &interface, NULL) < 0)
+    address = "127.0.0.1";
   time_t t = (time_t)(wall / 1000000000);
   localtime_r(&t, &tm);
   strftime(date, sizeof date, "%Y-%m-%d_%H-%M-%S", &tm);
   p = manta__pack_string(put_key(p, "_date"), date, (uint32_t)strlen(date));
   p = manta__pack_string(put_key(p, "_hostname"), s->host, (uint32_t)strlen(s->host));
-  p = manta__pack_string(put_key(p, "_node_ip"), "127.0.0.1", 9);
+  p = manta__pack_string(put_key(p, "_node_ip"), address, (uint32_t)strlen(address));
   p = manta__pack_int(put_key(p, "_pid"), getpid());
   return manta__pack_real(put_key(p, "_time_total_s"), (double)(now - s->began_ns) / 1e9);
 }
 
-static uint8_t *put_row(uint8_t *p, const manta_session *s, const manta_value *row, int64_t wall,
+static uint8_t *put_row(uint8_t *p, manta_session *s, const manta_value *row, int64_t wall,
                         int64_t now)
 {
   p = manta__pack_map(p, row->count + AUTO_FIELDS + (s->detailed ? DETAIL_FIELDS : 0));

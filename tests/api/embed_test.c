@@ -152,6 +152,62 @@ static void a_prestarted_program_outlives_its_trainers(void **state)
   manta_release(); // harmless
 }
 
+// The same on other hosts. With another time-out the agent there has to be another.
+static void a_prestarted_host_outlives_its_trainers(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  char command[700];
+  snprintf(command, sizeof command, "exec %s agent --stdio", getenv("MANTA_BIN"));
+  manta_host afar = {.name = "afar", .slots = 1, .command = command};
+  int64_t pid[3], ignored;
+  c.hosts = &afar;
+  c.host_count = 1;
+  c.quiet = true;
+  c.program = &program;
+  for (int i = 0; i < 3; i++) {
+    manta_trainer *t;
+    c.host_timeout_s = i < 2 ? 10 : 20;
+    assert_ok(manta_trainer_create(&t, &c, &err), &err);
+    assert_ok(manta_trainer_prestart(t, &err), &err);
+    pid[i] = zygote_of_a_run(t, &ignored);
+    manta_trainer_destroy(t);
+    assert_int_equal(kill((pid_t)pid[i], 0), 0);
+  }
+  assert_int_equal(pid[0], pid[1]);
+  assert_int_not_equal(pid[1], pid[2]);
+  manta_release();
+  for (int i = 0; i < 500 && kill((pid_t)pid[2], 0) == 0; i++)
+    usleep(10000);
+  assert_int_equal(kill((pid_t)pid[0], 0), -1);
+  assert_int_equal(kill((pid_t)pid[2], 0), -1);
+}
+
+// A command that leads nowhere is the run's error, though it was known before.
+static void a_host_that_cannot_be_prestarted_is_an_error_of_the_run(void **state)
+{
+  for (int hosts = 1; hosts <= 2; hosts++) {
+    manta_error err = MANTA_ERROR_INIT;
+    manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+    manta_host two[] = {{.name = "nowhere", .slots = 1, .command = "echo lost >&2; exit 7"},
+                        {.name = "here", .slots = 1}};
+    manta_trainer *t;
+    c.hosts = two;
+    c.host_count = (size_t)hosts;
+    c.workers = hosts;
+    c.quiet = true;
+    c.program = &program;
+    assert_ok(manta_trainer_create(&t, &c, &err), &err);
+    assert_ok(manta_trainer_prestart(t, &err), &err);
+    usleep(300000); // it has failed by now
+    assert_status(manta_trainer_run(t, probe, NULL, NULL, &err), MANTA_EAGENT);
+    assert_has(err.message, "nowhere");
+    assert_has(err.message, "lost");
+    manta_trainer_destroy(t);
+    manta_release();
+  }
+}
+
 static void a_failure_may_say_more_than_its_message(void **state)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -269,6 +325,8 @@ int main(int argc, char **line)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(workers_are_forked_by_the_program),
       cmocka_unit_test(a_prestarted_program_outlives_its_trainers),
+      cmocka_unit_test(a_prestarted_host_outlives_its_trainers),
+      cmocka_unit_test(a_host_that_cannot_be_prestarted_is_an_error_of_the_run),
       cmocka_unit_test(a_failure_may_say_more_than_its_message),
       cmocka_unit_test(a_refusal_is_not_tried_again),
       cmocka_unit_test(a_run_can_be_a_mere_call),

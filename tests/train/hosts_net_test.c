@@ -179,6 +179,41 @@ static void workers_are_where_they_say(void **state)
   rig_fini(&r);
 }
 
+// Nobody says an address: it is that of the only network. How the driver's user came to it does not
+// matter, and a name of an interface does for an address.
+static manta_status seen_from_afar(manta_session *s, manta_value *result, manta_error *err)
+{
+  const char *address, *interface;
+  char text[100];
+  MANTA_TRY(manta_session_address(s, &address, &interface, err));
+  snprintf(text, sizeof text, "%s %s", address, interface);
+  return manta_value_set_string(result, text);
+}
+
+static void hosts_find_their_address(void **state)
+{
+  NEEDS_NETWORK();
+  setenv("SSH_CONNECTION", "203.0.113.7 1000 203.0.113.8 22", 1);
+  for (int named = 0; named < 2; named++) {
+    struct rig r;
+    char face[2][32];
+    rig_hosts(&r, 4);
+    for (int i = 0; i < 2; i++) {
+      snprintf(face[i], sizeof face[i], "mh%d%c", (int)getpid(), "ab"[i]);
+      two[i].address = named ? face[i] : NULL;
+    }
+    rig_make(&r);
+    assert_ok(manta_trainer_execute(r.t, seen_from_afar, NULL, &r.results, &r.err), &r.err);
+    for (size_t i = 0; i < 4; i++) {
+      char want[100];
+      snprintf(want, sizeof want, "10.77.0.%d %s", i < 2 ? 1 : 2, face[i / 2]);
+      assert_string_equal(manta_value_as_string(manta_value_at(&r.results, i), "?"), want);
+    }
+    rig_fini(&r);
+  }
+  unsetenv("SSH_CONNECTION");
+}
+
 static void assert_all(const struct rig *r, int workers, int64_t n)
 {
   assert_int_equal(r->results.count, workers);
@@ -255,6 +290,7 @@ int main(int argc, char **argv)
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(workers_are_where_they_say),
+      rig_test(hosts_find_their_address),
       rig_test(a_killed_worker_is_revived),
       rig_test(a_silent_partition_is_a_lost_host),
   };

@@ -70,7 +70,13 @@ static manta_status telling(manta_session *s, manta_value *result, manta_error *
     manta_value name = manta_value_borrow_string(job->host_name[job->host_of[r]]);
     MANTA_TRY(manta_value_append(&list, &name));
   }
-  return manta_value_put(result, "hosts", &list);
+  MANTA_TRY(manta_value_put(result, "hosts", &list));
+  MANTA_TRY(manta_value_set_list(&list));
+  for (int i = 0; i < job->hosts; i++) {
+    manta_value address = manta_value_borrow_string(job->host_addr[i]);
+    MANTA_TRY(manta_value_append(&list, &address));
+  }
+  return manta_value_put(result, "addresses", &list);
 }
 
 static int64_t number(const manta_value *v, const char *key)
@@ -470,7 +476,8 @@ static void hosts_may_come_from_outside(void **state)
   struct rig r;
   char text[1300];
   rig_init(&r, 4);
-  snprintf(text, sizeof text, "here 1; b 2 %s agent --stdio\n c 0 exec %s agent --stdio;",
+  snprintf(text, sizeof text,
+           "here 1; b@lo 2 %s agent --stdio\n c@10.1.2.3 0 exec %s agent --stdio;",
            getenv("MANTA_BIN"), getenv("MANTA_BIN"));
   setenv("MANTA_HOSTS", text, 1);
   rig_make(&r);
@@ -479,6 +486,14 @@ static void hosts_may_come_from_outside(void **state)
   static const int64_t node[] = {0, 1, 1, 2};
   for (size_t i = 0; i < 4; i++)
     assert_int_equal(number(manta_value_at(&r.results, i), "node"), node[i]);
+  static const char *const want[] = {"", "lo", "10.1.2.3"}, *const name[] = {"here", "b", "c"};
+  const manta_value *v = manta_value_at(&r.results, 0);
+  for (size_t i = 0; i < 3; i++) {
+    const manta_value *a = manta_value_at(manta_value_get(v, "addresses"), i);
+    assert_string_equal(manta_value_as_string(a, "?"), want[i]);
+    a = manta_value_at(manta_value_get(v, "hosts"), i + (i > 1));
+    assert_string_equal(manta_value_as_string(a, "?"), name[i]);
+  }
   rig_fini(&r);
 }
 
