@@ -90,6 +90,17 @@ static PyObject *place(PyObject *self, PyObject *none)
            : NULL;
 }
 
+static PyObject *own_address(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  const char *address, *interface;
+  manta_session *s = session();
+  if (!s)
+    return NULL;
+  manta_status st = manta_session_address(s, &address, &interface, &err);
+  return st < 0 ? mpy_raise(&err) : Py_BuildValue("(ss)", address, interface);
+}
+
 static PyObject *iteration(PyObject *self, PyObject *none)
 {
   manta_session *s = session();
@@ -269,6 +280,9 @@ static PyMethodDef functions[] = {
     {"place", place, METH_NOARGS,
      MPY_DOC("place($module)", "() -> tuple[int, int, int, int, int, int]",
              "(rank, world size, local rank, local world size, node rank, attempt).")},
+    {"own_address", own_address, METH_NOARGS,
+     MPY_DOC("own_address($module)", "() -> tuple[str, str]",
+             "Where other hosts reach this one: an address, and the interface that has it.")},
     {"iteration", iteration, METH_NOARGS,
      MPY_DOC("iteration($module)", "() -> int", "Reports made so far.")},
     {"config", config, METH_NOARGS, MPY_DOC("config($module)", "() -> Any", "The run's config.")},

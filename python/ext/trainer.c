@@ -28,6 +28,25 @@ static PyObject *none(void)
 
 // --- making --------------------------------------------------------------------------------------
 
+// A list of (name, slots, command, address), whose strings are borrowed. free() it.
+static bool take_hosts(PyObject *list, manta_trainer_config *c, manta_host **out)
+{
+  Py_ssize_t n = list == Py_None ? 0 : PyList_Size(list);
+  if (n < 0)
+    return false;
+  manta_host *h = calloc((size_t)n + 1, sizeof *h);
+  if (!h)
+    return PyErr_NoMemory() != NULL;
+  *out = h;
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "zizz", &h[i].name, &h[i].slots, &h[i].command,
+                          &h[i].address))
+      return false;
+  c->hosts = h;
+  c->host_count = (size_t)n;
+  return true;
+}
+
 static int make(trainer *self, manta_trainer_config *c, PyObject *resources, PyObject *program)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -68,25 +87,42 @@ static int init(PyObject *self, PyObject *args, PyObject *kwargs)
                           "show_all_output",
                           "quiet",
                           "log_limit",
+                          "hosts",
                           "host_timeout",
                           "program",
                           NULL};
   manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
-  PyObject *resources = Py_None, *program = Py_None;
+  PyObject *resources = Py_None, *program = Py_None, *hosts = Py_None;
+  manta_host *list = NULL;
   int retry_errors = 0, pin = 0, all = 0, quiet = 0;
   long long log_limit = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$iizzipddddOipppLdO", names, &c.workers,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$iizzipddddOipppLOdO", names, &c.workers,
                                    &c.min_workers, &c.name, &c.logdir, &c.max_retries,
                                    &retry_errors, &c.step_timeout_s, &c.grace_s, &c.cpus_per_worker,
                                    &c.gpus_per_worker, &resources, &c.threads_per_worker, &pin,
-                                   &all, &quiet, &log_limit, &c.host_timeout_s, &program))
+                                   &all, &quiet, &log_limit, &hosts, &c.host_timeout_s, &program))
     return -1;
   c.retry_errors = retry_errors;
   c.pin = pin;
   c.show_all_output = all;
   c.quiet = quiet;
   c.log_limit = log_limit;
-  return make((trainer *)self, &c, resources, program);
+  int rc = take_hosts(hosts, &c, &list) ? make((trainer *)self, &c, resources, program) : -1;
+  free(list);
+  return rc;
+}
+
+static PyObject *prestart(PyObject *self, PyObject *ignored)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer *t = open_trainer(self);
+  manta_status st = MANTA_OK;
+  if (!t)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_trainer_prestart(t, &err);
+  Py_END_ALLOW_THREADS;
+  return st < 0 ? mpy_raise(&err) : none();
 }
 
 static PyObject *shut(PyObject *self, PyObject *ignored)
@@ -270,6 +306,9 @@ static PyMethodDef methods[] = {
              "(bytes, Any, str | None, int, int, int, str | None, bool, bool, bool, "
              "bool, Callable[[int, str], object] | None, str | None) -> Run",
              "Starts a run.")},
+    {"prestart", prestart, METH_NOARGS,
+     MPY_DOC("prestart($self)", "() -> None",
+             "Starts what workers are forked from, on every host, and keeps it until release().")},
     {"resize", resize, METH_VARARGS,
      MPY_DOC("resize($self, workers, /)", "(int) -> None", "At the next checkpoint.")},
     {"notice", notice, METH_NOARGS,
@@ -299,9 +338,10 @@ static const char trainer_doc[] =
             "max_retries=0, retry_errors=False, step_timeout=0, grace=0, "
             "cpus_per_worker=0, gpus_per_worker=0, resources=None, "
             "threads_per_worker=0, pin=False, show_all_output=False, quiet=False, "
-            "log_limit=0, host_timeout=0, program=None)",
+            "log_limit=0, hosts=None, host_timeout=0, program=None)",
             "(int, int, str | None, str | None, int, bool, float, float, float, float, "
-            "dict[str, float] | None, int, bool, bool, bool, int, float, "
+            "dict[str, float] | None, int, bool, bool, bool, int, "
+            "list[tuple[str | None, int, str | None, str | None]] | None, float, "
             "tuple[list[str], list[str]] | None) -> None",
             "A trainer of libmanta.");
 

@@ -59,8 +59,11 @@ def _tell_cure(cure: str) -> None:
 
 
 def prestart(framework: str | None = None, threads: int = 0) -> None:
-    """Starts what workers are forked from now, beside the imports that follow."""
+    """Starts what workers are forked from now, beside the imports that follow. On other hosts
+    (MANTA_HOSTS) a trainer does that."""
     embed()
+    if os.environ.get("MANTA_HOSTS"):
+        return
     _manta.prestart(program(choose_framework(framework)), threads or threads_of(None))
 
 

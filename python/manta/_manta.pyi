@@ -221,6 +221,7 @@ class Trainer:
         show_all_output: bool = False,
         quiet: bool = False,
         log_limit: int = 0,
+        hosts: list[tuple[str | None, int, str | None, str | None]] | None = None,
         host_timeout: float = 0,
         program: tuple[list[str], list[str]] | None = None,
     ) -> None:
@@ -239,6 +240,8 @@ class Trainer:
         """Asks the run to save and return."""
     def pid(self, rank: int, /) -> int:
         """Of the newest attempt, or -1."""
+    def prestart(self) -> None:
+        """Starts what workers are forked from, on every host, and keeps it until release()."""
     def resize(self, workers: int, /) -> None:
         """At the next checkpoint."""
     def run(
@@ -319,6 +322,9 @@ def load() -> Checkpoint | None:
 
 def open_checkpoint(directory: str, verify: bool = True, /) -> Checkpoint:
     """One that lies on disk."""
+
+def own_address() -> tuple[str, str]:
+    """Where other hosts reach this one: an address, and the interface that has it."""
 
 def payload() -> bytes:
     """The bytes that came with the run."""

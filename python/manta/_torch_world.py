@@ -29,6 +29,7 @@ import torch.distributed.distributed_c10d as c10d
 from manta import _manta, _process_group
 
 _ADDRESS_BYTES = 256
+_REACH = timedelta(seconds=60)  # in which rank 0's store is found, or never
 
 
 @dataclass
@@ -40,6 +41,7 @@ class _World:
     token: int = 0  # no other group has it
     address: str = ""
     port: str = ""
+    interface: str = ""
     store: Any = None
     store_fd: int = -1
 
@@ -61,12 +63,13 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
     name = backend or (_mixed() if gpus else "manta")
     _process_group.beside_gpus = "," in name
     world = _World(name, rank, size)
+    timeout = timedelta(seconds=timeout_s)
     try:
         url = init_method if init_method and "://" in init_method else None
         _world = world
-        _meet(world, one_host=local_size == size, with_store=url is None)
+        _meet(world, local_size == size, None if url else timeout)
         _torch_init(name, init_method=url, store=world.store, rank=rank, world_size=size,
-                    timeout=timedelta(seconds=timeout_s))
+                    timeout=timeout)
         if size > 1:  # nobody leaves, and closes what is his, before all are in
             _manta.comm().barrier()
     except BaseException:
@@ -165,15 +168,15 @@ def _is_shared(gpus: int) -> bool:
 # --- rendezvous -----------------------------------------------------------------------------------
 
 
-def _meet(world: _World, one_host: bool, with_store: bool) -> None:
-    """Rank 0 tells where its store is, and a port that is free there."""
+def _meet(world: _World, one_host: bool, timeout: timedelta | None) -> None:
+    """Rank 0 tells where its store is, and a port that is free there. timeout: of the store; None:
+    there is none."""
+    own, world.interface = _manta.own_address()
     told = torch.zeros(_ADDRESS_BYTES, dtype=torch.uint8)
     if world.rank == 0:
-        address = "127.0.0.1" if one_host else _own_address()
-        port = _free_port()
         token = secrets.randbits(62) + 1
-        place = _open_store(world, one_host, address) if with_store else "-"
-        text = f"{address} {port} {token} {place}".encode()
+        place = _open_store(world, one_host, own, timeout) if timeout else "-"
+        text = f"{own} {_free_port(own)} {token} {place}".encode()
         told[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     if world.size > 1:
         _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, _process_group._BYTE, 0)
@@ -181,47 +184,55 @@ def _meet(world: _World, one_host: bool, with_store: bool) -> None:
         b"\0").decode().split(" ")
     world.token = int(token_text)
     _tell(world)
-    if one_host:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    if with_store and world.rank > 0:
-        _join_store(world, place)
+    if timeout and world.rank > 0:
+        _join_store(world, place, timeout)
 
 
 def _tell(world: _World) -> None:
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = world.address, world.port
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", world.interface)
 
 
-def _open_store(world: _World, one_host: bool, address: str) -> str:
+def _open_store(world: _World, one_host: bool, address: str, timeout: timedelta) -> str:
     if one_host:
         world.store_fd = os.memfd_create("manta-store", os.MFD_CLOEXEC)
         world.store = dist.FileStore(f"/proc/self/fd/{world.store_fd}", world.size)
         return f"/proc/{os.getpid()}/fd/{world.store_fd}"
-    world.store = dist.TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False)
+    port, fd = 0, {}
+    if "master_listen_fd" in (dist.TCPStore.__init__.__doc__ or ""):  # else it listens everywhere
+        listener = _listen(address)
+        port = int(listener.getsockname()[1])
+        fd["master_listen_fd"] = listener.detach()
+    world.store = dist.TCPStore(address, port, world.size, is_master=True, timeout=timeout,
+                                wait_for_workers=False, **fd)
     return str(world.store.port)
 
 
-def _join_store(world: _World, place: str) -> None:
+def _join_store(world: _World, place: str, timeout: timedelta) -> None:
     if place.startswith("/"):
         world.store_fd = os.open(place, os.O_RDWR | os.O_CLOEXEC)
         world.store = dist.FileStore(f"/proc/self/fd/{world.store_fd}", world.size)
-    else:
+        return
+    try:
         world.store = dist.TCPStore(world.address, int(place), world.size, is_master=False,
-                                    wait_for_workers=False)
+                                    timeout=min(timeout, _REACH), wait_for_workers=False)
+    except RuntimeError as e:  # of torch.distributed
+        own = " ".join(_manta.own_address())
+        raise RuntimeError(f"the store of rank 0 is not to be reached at {world.address}, port "
+                           f"{place}, from {own}\nhint: the address of a host is chosen by "
+                           f"Host(address=…), or NAME@ADDRESS in MANTA_HOSTS\n{e}") from e
+    world.store.set_timeout(timeout)
 
 
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("", 0))
+def _listen(address: str) -> socket.socket:
+    """At that address alone, on a port of the system's choice."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, 0), family=family)
+
+
+def _free_port(address: str) -> int:
+    with _listen(address) as s:
         return int(s.getsockname()[1])
-
-
-def _own_address() -> str:
-    """The one that other hosts see."""
-    name = socket.gethostname()
-    for family, _, _, _, place in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
-        if family == socket.AF_INET and not str(place[0]).startswith("127."):
-            return str(place[0])
-    return name
 
 
 # --- what a train function may call itself --------------------------------------------------------

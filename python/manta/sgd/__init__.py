@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from manta.sgd.backend import Backend, BackendConfig
 from manta.sgd.callbacks import PrintCallback, SGDCallback, TrainingCallback
+from manta.sgd.hosts import Host
 from manta.sgd.session import (SessionError, heartbeat, in_worker, load_checkpoint, local_rank,
                                local_world_size, node_rank, preempted, report, save_checkpoint,
                                world_rank, world_size)
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from manta._torch.seed import rng_state as rng_state
     from manta._torch.seed import set_rng_state as set_rng_state
 
-__all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "PrintCallback", "SGDCallback",
-           "SessionError", "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup",
-           "heartbeat", "in_worker", "load_checkpoint", "local_rank", "local_world_size",
-           "node_rank", "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
+__all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "Host", "PrintCallback", "SGDCallback",
+           "SessionError", "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat",
+           "in_worker", "load_checkpoint", "local_rank", "local_world_size", "node_rank",
+           "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
 
 # Not in __all__: to import these is to import torch. Each with its module in manta._torch.
 _ON_TORCH = {"accelerate": "prepare", "backward": "prepare", "enable_reproducibility": "seed",

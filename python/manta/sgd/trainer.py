@@ -12,6 +12,7 @@ from typing import Any, Callable, NoReturn, Sequence
 
 from manta import _driver, _job, _manta
 from manta.sgd import backend as _backend
+from manta.sgd import hosts as _hosts
 from manta.sgd import resources as _resources
 from manta.sgd.run import Run, RunIterator
 from manta.sgd.strategy import CheckpointStrategy
@@ -24,7 +25,8 @@ class Trainer:
     """Runs functions on a group of workers.
 
     backend: "auto", "torch" (= "pytorch"), None, or a BackendConfig. num_workers: an int, or
-    (min, max) for a run that goes on with fewer. See the user guide for the rest.
+    (min, max) for a run that goes on with fewer. hosts: a list of Host; without one, those of
+    MANTA_HOSTS, or this host. See the user guide for the rest.
     """
 
     def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool = False,
@@ -37,13 +39,15 @@ class Trainer:
                  workers: Any = None, gpu_per_worker: float | None = None,
                  name: str | None = None, strict_reports: bool = False,
                  show_all_output: bool = False, quiet: bool = False, pin: bool = False,
-                 threads_per_worker: int | None = None):
+                 threads_per_worker: int | None = None,
+                 hosts: Sequence[_hosts.Host] | None = None, host_timeout: float | None = None):
         if num_workers is not None and workers is not None:
             raise ValueError("num_workers and workers are the same: give one of them")
         _check_address(address)
         most, least = _resources.worker_range(workers if workers is not None else num_workers)
         figures = _resources.per_worker(use_gpu, cpus_per_worker, gpus_per_worker, gpu_per_worker,
                                         resources_per_worker)
+        where = _hosts.checked(hosts)
         self._backend = _backend.resolve(backend, backend_args)
         self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions),
                                      gpus=figures["gpus_per_worker"] > 0)
@@ -57,17 +61,19 @@ class Trainer:
                         "backend": None if self._backend.framework == "none" else "torch",
                         "use_gpu": use_gpu, "resources_per_worker": resources_per_worker,
                         "cpus_per_worker": cpus_per_worker, "gpus_per_worker": gpus_per_worker,
-                        "max_retries": max_retries, "step_timeout": step_timeout}
+                        "max_retries": max_retries, "step_timeout": step_timeout,
+                        "hosts": where, "host_timeout": host_timeout}
         _driver.embed()
         program = _driver.program(self._backend.framework)
         threads = threads_per_worker or _driver.threads_of(cpus_per_worker)
-        _manta.prestart(program, threads)
         self._trainer = _manta.Trainer(
             workers=most, min_workers=least, name=name or _script_name(),
             logdir=None if logdir is None else str(Path(logdir).expanduser()),
             max_retries=_retries(max_retries), retry_errors=bool(retry_exceptions),
             step_timeout=_seconds("step_timeout", step_timeout), threads_per_worker=threads,
-            pin=pin, show_all_output=show_all_output, quiet=quiet, program=program, **figures)
+            pin=pin, show_all_output=show_all_output, quiet=quiet, hosts=where,
+            host_timeout=_seconds("host_timeout", host_timeout), program=program, **figures)
+        self._trainer.prestart()
         _driver.trainers.add(self)
         self._quiet = quiet
         self._logdir = self._trainer.logdir()
@@ -302,7 +308,7 @@ class Trainer:
 def _check_address(address: str | None) -> None:
     if address not in (None, "local", "auto"):
         raise ValueError(f"address={address!r} is not supported: None, 'local' or 'auto' is this "
-                         f"host; for others see MANTA_HOSTS in the guide")
+                         f"host; others go into hosts=[…]")
 
 
 def _checked_config(config: Any) -> dict[str, Any] | None:
