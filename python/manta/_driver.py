@@ -32,13 +32,22 @@ def embed() -> None:
     _embedded = True
 
 
+_SERVE = """\
+try:
+    from manta._zygote import main
+except ImportError as e:
+    sys.exit(f"manta: {e}; the package must be in {sys.path[-1]} on every host, or installed there")
+main()
+"""
+
+
 def program(framework: str) -> Program:
     """The interpreter that forks workers, with `framework` ("torch" or "none") imported."""
     import subprocess
 
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     home = str(Path(__file__).absolute().parent.parent)
-    code = f"import sys; sys.path.append({home!r}); from manta._zygote import main; main()"
+    code = f"import sys; sys.path.append({home!r})\n{_SERVE}"
     env = list(_ONE_THREAD)
     if framework != "none" and (cure := _manta.amx_cure()):
         env.append(cure)

@@ -49,6 +49,8 @@ def born() -> None:
 def draw_anew() -> None:
     """Random numbers as a process that was started by itself has them: a fork has copied the
     generators, and all ranks would draw the same. (The module random sees to itself.)"""
+    if broken is not None:
+        return
     if torch := sys.modules.get("torch"):
         torch.random.default_generator.seed()
     if random := sys.modules.get("numpy.random"):
@@ -68,6 +70,14 @@ def take_environment() -> None:
     data = os.environ._data  # type: ignore[attr-defined]
     data.clear()
     data.update(now)
+    if "torch" in sys.modules:
+        cure_amx()
+
+
+def cure_amx() -> None:
+    """The CPU of this host may need what the driver's does not."""
+    if cure := _manta.amx_cure():
+        os.environ.setdefault(*cure.split("=", 1))
 
 
 def run() -> Any:

@@ -14,6 +14,8 @@ from typing import Callable, NoReturn
 
 
 def load_torch() -> None:
+    from manta import _worker
+    _worker.cure_amx()
     import torch
     import torch.distributed
     import torch.nn.parallel

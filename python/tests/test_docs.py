@@ -7,6 +7,7 @@ behind one is what it prints (… stands for anything). A block marked "illustra
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import manta
-from manta import sgd
+from manta import _command, sgd
 from manta.sgd import Trainer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +55,21 @@ def test_there_are_blocks() -> None:
     assert sum(len(BLOCK.findall(page.read_text())) for page in PAGES) >= 12
 
 
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What leads to another host, node7, leads to this one."""
+    command = os.environ.get("MANTA_BIN") or _command.path()
+    script = tmp_path / "bin" / "ssh"
+    script.parent.mkdir()
+    script.write_text(f"""#!/bin/sh
+[ "$*" = "-o BatchMode=yes node7 manta agent --stdio" ] && exec {command} agent --stdio
+echo "ssh $*: no such host" >&2; exit 255
+""")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("ssh")
 @pytest.mark.parametrize("section", sections(), ids=lambda s: s.name)
 def test_blocks_do_what_is_said(section: Section, tmp_path: Path,
                                 capfd: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,9 @@ static manta_status start_context(struct ucx *u, const char *local, manta_error 
   manta_status is = configure(config, local, err);
   if (is == MANTA_OK && (st = ucp_init(&p, config, &u->context)) != UCS_OK) {
     u->context = NULL;
-    is = fail(err, "initialise", st);
+    is = st == UCS_ERR_NO_DEVICE && local
+             ? manta_error_set(err, MANTA_EIO, "UCX: cannot use the interface %s: is it up?", local)
+             : fail(err, "initialise", st);
   }
   ucp_config_release(config);
   return is;

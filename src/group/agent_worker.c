@@ -187,8 +187,9 @@ static void on_pidfd(uv_poll_t *h, int status, int events);
 void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error)
 {
   if (pid <= 0) {
-    snprintf(w->cause, sizeof w->cause, "it could not be started: %s",
-             error == ECHILD ? "its zygote died" : strerror(error));
+    snprintf(w->cause, sizeof w->cause, "could not be started: %s",
+             error == ECHILD ? "what forks workers has ended; its standard error says why"
+                             : strerror(error));
     agent_worker_exited(w, -1);
     return;
   }

@@ -89,6 +89,8 @@ struct near {
   int command_pidfd, err_fd;
   char words[1024]; /* the end of what the command said on its standard error */
   size_t words_len;
+  char line[1024]; /* what it has begun to say */
+  size_t line_len;
   bool spoke; /* the agent there answered */
   int64_t heard_ns, beat_ns, leave_by;
   manta_error why; /* what the far half said about its end */

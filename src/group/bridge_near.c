@@ -109,7 +109,23 @@ static void remember(struct near *n, const char *p, size_t len)
   n->words[n->words_len] = 0;
 }
 
-// Shown line by line; a line that comes in parts is shown in parts.
+static void end_line(struct near *n)
+{
+  fprintf(stderr, "[%s] %.*s\n", n->name, (int)n->line_len, n->line);
+  n->line_len = 0;
+}
+
+// By lines, though they come in pieces; one that is too long for us is shown in parts.
+static void show(struct near *n, const char *p, size_t len)
+{
+  for (size_t i = 0; i < len; i++) {
+    if (p[i] == '\n' || n->line_len == sizeof n->line)
+      end_line(n);
+    if (p[i] != '\n')
+      n->line[n->line_len++] = p[i];
+  }
+}
+
 static void read_words(struct near *n)
 {
   char buf[4096];
@@ -120,12 +136,10 @@ static void read_words(struct near *n)
     if (got < 0)
       return;
     remember(n, buf, (size_t)got);
-    for (char *at = buf, *end; at < buf + got; at = end + 1) {
-      end = memchr(at, '\n', (size_t)(buf + got - at));
-      end = end ? end : buf + got;
-      fprintf(stderr, "[%s] %.*s\n", n->name, (int)(end - at), at);
-    }
+    show(n, buf, (size_t)got);
   }
+  if (n->line_len > 0)
+    end_line(n);
   manta__fd_close(&n->err_fd);
 }
 

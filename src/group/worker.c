@@ -212,7 +212,8 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, man
   take_place(job, head);
   const char *cwd = manta_value_as_string(manta_value_get(&job->spec, "cwd"), NULL);
   if (cwd && chdir(cwd) < 0)
-    return manta_error_set(err, MANTA_EIO, "chdir %s: %m", cwd);
+    return manta_error_set(err, MANTA_EIO, "the driver's directory %s, on host %s: %m", cwd,
+                           job->host_name[job->node_rank]);
   return MANTA_OK;
 }
 

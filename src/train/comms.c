@@ -57,6 +57,14 @@ static manta_status exchange(void *ctx, const void *blob, size_t size, const voi
   return MANTA_OK;
 }
 
+// A failure of this host alone, told to those who read it on another.
+static manta_status name_host(const struct manta__comms *c, const manta_error *why,
+                              manta_error *err)
+{
+  return manta_error_set(err, why->status, "host %s: %s", c->job->host_name[c->job->node_rank],
+                         why->message);
+}
+
 // The address that the driver has for this host, or else the way to one that it has for another.
 static manta_status look_for_face(struct manta__comms *c, manta_error *err)
 {
@@ -66,8 +74,7 @@ static manta_status look_for_face(struct manta__comms *c, manta_error *err)
   if (job->hosts == 1)
     c->face = (struct manta__iface){"lo", "127.0.0.1"};
   else if (manta__iface_choose(&c->face, told, job->host_addr, (size_t)job->hosts, &why) < 0)
-    return manta_error_set(err, why.status, "host %s: %s", job->host_name[job->node_rank],
-                           why.message);
+    return name_host(c, &why, err);
   return MANTA_OK;
 }
 
@@ -96,10 +103,13 @@ static manta_status open_wire(struct manta__comms *c, manta_error *err)
                                   .local = face->name,
                                   .ctx = c,
                                   .exchange = exchange};
-  MANTA_TRY(manta__net_load("ucx", &ops, err));
-  manta_status st = ops->create(&net, &cfg, err);
+  manta_error why = MANTA_ERROR_INIT;
+  manta_status st = manta__net_load("ucx", &ops, &why);
+  if (st == MANTA_OK)
+    st = ops->create(&net, &cfg, &why);
   manta__blobs_fini(&c->blobs);
-  MANTA_TRY(st);
+  if (st < 0)
+    return name_host(c, &why, err);
   MANTA_TRY(manta__wire_init(&c->wire, net, err));
   c->span = (struct manta__span){job->id.rank, job->world, job->host_of, &c->wire};
   return MANTA_OK;

@@ -125,8 +125,11 @@ static void describe_loss(manta_error *out, const manta_run *r, int rank, const 
   const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
   bool hung = manta_value_as_bool(manta_value_get(v, "hung"), false);
   manta_status st = hung ? MANTA_EHUNG : MANTA_EWORKER;
-  manta_error_set(out, st, "rank %d (pid %lld on %s) %s%s%s", rank,
-                  (long long)manta_value_as_int(manta_value_get(v, "pid"), 0),
+  int64_t pid = manta_value_as_int(manta_value_get(v, "pid"), 0);
+  char is[32] = ""; // nothing if it never was
+  if (pid > 0)
+    snprintf(is, sizeof is, "pid %lld ", (long long)pid);
+  manta_error_set(out, st, "rank %d (%son %s) %s%s%s", rank, is,
                   manta_value_as_string(manta_value_get(v, "host"), "?"),
                   manta_value_as_string(manta_value_get(v, "cause"), "?"),
                   *last ? "\nits last output:\n" : "", last);

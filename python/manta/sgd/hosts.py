@@ -20,7 +20,10 @@ class Host(NamedTuple):
     address: str | None = None
 
 
-def checked(hosts: Any) -> list[Host] | None:
+Plain = tuple[str | None, int, str | None, str | None]  # what libmanta's extension takes
+
+
+def checked(hosts: Any) -> list[Plain] | None:
     """As libmanta wants them; None: MANTA_HOSTS, or this host."""
     if hosts is None:
         return None
