@@ -337,6 +337,15 @@ def test_a_directory_that_is_not_there(net: Net, tmp_path: Path,
             t.run(lambda: 1)
 
 
+def test_where_ssh_came_in_is_the_network(net: Net) -> None:
+    """The other host is the driver's, say, which nobody came to: it takes the way there."""
+    ssh = "export SSH_CONNECTION=\"10.78.0.1 4711 10.78.0.2 22\""
+    hosts = [net.hosts()[0], Host("b", 1, net.command(1, ssh))]
+    with Trainer(backend=None, num_workers=2, hosts=hosts) as t:
+        found = t.execute(lambda: manta._manta.own_address())
+    assert found == [(f"10.78.0.{h + 1}", net.faces[h][1]) for h in range(2)]
+
+
 # --- torch.distributed over it --------------------------------------------------------------------
 
 
