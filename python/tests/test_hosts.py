@@ -502,6 +502,22 @@ def test_other_calls_go_between_hosts(over_ucx: Apart) -> None:
         (both, 4999950000, [2.0] * 3, [[1.0, 1.0], [11.0, 11.0]])]
 
 
+@pytest.mark.parametrize("backend", ["manta", "gloo"])
+def test_calls_between_runs_share_a_group(over_ucx: Apart, backend: str) -> None:
+    def add(n: int) -> tuple[Any, ...]:
+        import torch
+        import torch.distributed as dist
+        x = torch.tensor([float(n)])
+        dist.all_reduce(x)
+        return x.item(), os.environ["MASTER_PORT"], os.environ["GLOO_SOCKET_IFNAME"]
+
+    trainer, faces = over_ucx(backend), over_ucx.net.faces
+    first, second = trainer.execute(add, 3), trainer.execute(add, 5)
+    assert [r[0] for r in first + second] == [6.0, 6.0, 10.0, 10.0]
+    assert len({r[1] for r in first + second}) == 1  # the very same
+    assert [r[2] for r in second] == [faces[0][0], faces[1][0]]
+
+
 def test_an_address_that_no_interface_has(over_ucx: Apart) -> None:
     hosts = [over_ucx.net.hosts()[0], over_ucx.net.hosts()[1]._replace(address="10.9.9.9")]
     with Trainer(sgd.TorchConfig(), num_workers=2, hosts=hosts, quiet=True) as t:
