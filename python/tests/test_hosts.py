@@ -503,6 +503,22 @@ def test_other_calls_go_between_hosts(over_ucx: Apart) -> None:
 
 
 @pytest.mark.parametrize("backend", ["manta", "gloo"])
+def test_the_first_error_is_the_one_that_is_seen(over_ucx: Apart, backend: str) -> None:
+    """Not the one that it leads to on the other host."""
+    def fail() -> None:
+        import torch
+        import torch.distributed as dist
+        dist.all_reduce(torch.ones(1))
+        if dist.get_rank() == 1:
+            raise KeyError("on purpose")
+        dist.all_reduce(torch.ones(1))
+
+    for call in (over_ucx(backend).run, over_ucx(backend).execute):
+        with pytest.raises(KeyError, match="on purpose"):
+            call(fail)
+
+
+@pytest.mark.parametrize("backend", ["manta", "gloo"])
 def test_calls_between_runs_share_a_group(over_ucx: Apart, backend: str) -> None:
     def add(n: int) -> tuple[Any, ...]:
         import torch

@@ -141,8 +141,12 @@ static manta_status open_comm(struct manta__comms *c, manta_error *err)
   return manta__comm_create(&c->comm, &host, err);
 }
 
-static void close_wire(struct manta__comms *c)
+// No thread but ours uses it any more. To close it in peace takes the peers' help, for which one
+// that has failed does not wait: its failure is what explains theirs.
+static void close_wire(struct manta__comms *c, bool failed)
 {
+  if (c->span.wire && failed)
+    c->wire.net->ops->stop(c->wire.net);
   if (c->span.wire)
     manta__wire_fini(c->span.wire);
   c->span.wire = NULL;
@@ -154,14 +158,14 @@ manta_comm *manta__comms_get(struct manta__comms *c)
   if (c->comm)
     return c->comm;
   if (open_comm(c, &err) < 0) {
-    close_wire(c);
+    close_wire(c, true);
     struct manta__comm_host host = describe(c);
     c->comm = manta__comm_create_failed(&host, c->job->id.rank, c->job->world, &err);
   }
   return c->comm;
 }
 
-void manta__comms_leave(struct manta__comms *c)
+void manta__comms_leave(struct manta__comms *c, bool failed)
 {
   // Those of this host may look for us in the segment; of other hosts nobody does before we asked.
   if (!c->comm && c->job->world > 1 && c->job->hosts == 1)
@@ -169,5 +173,5 @@ void manta__comms_leave(struct manta__comms *c)
   manta__comm_destroy(c->comm);
   c->comm = NULL;
   c->face.name[0] = 0; // the next attempt may have other hosts
-  close_wire(c);
+  close_wire(c, failed);
 }

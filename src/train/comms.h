@@ -29,7 +29,8 @@ manta_comm *manta__comms_get(struct manta__comms *c);
 /* By which the ranks of other hosts reach this one; with one host, the loopback. Borrowed. */
 manta_status manta__comms_face(struct manta__comms *c, const struct manta__iface **out,
                                manta_error *err);
-/* Whoever waits for this rank learns that it will not come. */
-void manta__comms_leave(struct manta__comms *c);
+/* Whoever waits for this rank learns that it will not come. failed: at once; else what was sent is
+ * seen to its end, for which the other hosts have to take it. */
+void manta__comms_leave(struct manta__comms *c, bool failed);
 
 #endif

@@ -520,7 +520,7 @@ static manta_status rejoin(void *session, manta_error *err)
   manta_session *s = session;
   if (manta__ctl_check(s->job->ctl, NULL) != MANTA_EPEERLOST)
     return manta_error_set(err, MANTA_ESTATE, "no rank is lost");
-  manta__comms_leave(&s->comms);
+  manta__comms_leave(&s->comms, true);
   take_notices(NULL);
   MANTA_TRY(manta__worker_rejoin(s->job, err));
   take_notices(s->job->ctl);
@@ -559,7 +559,7 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   current = &s;
   manta_status st = fn(&s, result, err);
   current = NULL;
-  manta__comms_leave(&s.comms);
+  manta__comms_leave(&s.comms, st < 0);
   take_notices(NULL);
   if (st < 0 && err->message[0] == 0)
     manta_error_set(err, st, "the train function returned %s: %s", manta_status_name(st),
