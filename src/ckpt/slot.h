@@ -68,8 +68,8 @@ struct manta__slot {
 };
 
 /* Makes a slot of `capacity` bytes (whole pages): FREE, sealed, every page in memory and mapped.
- * The mapping does not reach forked children. hurry: somebody waits for it, so large pages are taken
- * only as long as that is no slower than small ones. */
+ * The mapping does not reach forked children. hurry: somebody waits for it, and large pages are
+ * taken only as long as that is no slower than small ones. */
 manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, bool hurry,
                               manta_error *err);
 /* Unmaps and closes; the slot is empty again. Twice is harmless. */
