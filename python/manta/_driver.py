@@ -45,6 +45,10 @@ def program(framework: str) -> Program:
     """The interpreter that forks workers, with `framework` ("torch" or "none") imported."""
     import subprocess
 
+    if framework != "none" and choose_framework(None) != framework:
+        raise ModuleNotFoundError(f"{framework} is not installed for {sys.executable}\n"
+                                  f"hint: pip install {framework}; or Trainer(backend=None), which "
+                                  f"needs none", name=framework)
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     home = str(Path(__file__).absolute().parent.parent)
     code = f"import sys; sys.path.append({home!r})\n{_SERVE}"

@@ -28,17 +28,15 @@ from manta._state.entry import NUMBER, TYPES
 NAME = "manta"
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
 
-_in_backward: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+_in_backward: Callable[[], int] = torch._C._current_graph_task_id
 
 
 # --- types and operations -------------------------------------------------------------------------
 
 
 def _codes() -> dict[torch.dtype, tuple[int, int]]:
-    """libmanta's number of a type, and how many of those an element is; torch before 2.3 does not
-    have all."""
-    codes = {getattr(torch, name): (NUMBER[kind], 1) for name, kind in TYPES.items()
-             if hasattr(torch, name)}
+    """libmanta's number of a type, and how many of those an element is."""
+    codes = {getattr(torch, name): (NUMBER[kind], 1) for name, kind in TYPES.items()}
     codes[torch.complex64] = (NUMBER["F32"], 2)
     codes[torch.complex128] = (NUMBER["F64"], 2)
     return codes

@@ -145,7 +145,7 @@ def _take_gpu(backend: str | None, local_rank: int) -> bool:
 
 def _mixed() -> str:
     """For CPU and GPU tensors. NCCL wants a GPU for each rank: where workers share one, gloo takes
-    its tensors, too. Older versions of torch let only C++ be a part of a mixed group."""
+    its tensors, too. torch before 2.14 lets only C++ be a part of a mixed group."""
     cpu = "manta" if _process_group.can_be_a_part() else "gloo"
     return f"cpu:{cpu},cuda:{'gloo' if _is_shared(_own_gpus()) else 'nccl'}"
 

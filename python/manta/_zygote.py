@@ -13,10 +13,17 @@ import threading
 from typing import Callable, NoReturn
 
 
+OLDEST_TORCH = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
+
+
 def load_torch() -> None:
     from manta import _worker
     _worker.cure_amx()
     import torch
+    found = tuple(int(n) for n in torch.__version__.split(".")[:2])
+    if found < OLDEST_TORCH:
+        raise ImportError(f"manta needs torch {'.'.join(map(str, OLDEST_TORCH))} or later, and "
+                          f"this is {torch.__version__}")
     import torch.distributed
     import torch.nn.parallel
     import torch.utils.data  # noqa: F401

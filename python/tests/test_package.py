@@ -85,6 +85,13 @@ def test_the_oldest_python_is_the_same_everywhere() -> None:
     assert said == [["11"]] * 4
 
 
+def test_the_oldest_torch_is_the_same_everywhere() -> None:
+    from manta import _zygote
+    asked = re.findall(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    told = re.findall(r"torch ([\d.]+\d) or\s+later", (ROOT / "docs" / "python.md").read_text())
+    assert asked == told == [".".join(map(str, _zygote.OLDEST_TORCH))]
+
+
 # --- what it carries ------------------------------------------------------------------------------
 
 

@@ -318,6 +318,27 @@ def test_an_unpicklable_variable_is_named(two: Trainer) -> None:
         two.run(lambda config: 1, config={"good": 1, "bad": lock})
 
 
+def test_torch_that_is_missing_or_too_old_is_named(tmp_path: Path) -> None:
+    """The first at once, the second by what workers are forked from, which alone imports it."""
+    program = ("import sys; from manta.sgd import Trainer\n"
+               "if len(sys.argv) > 1: sys.path = [p for p in sys.path if 'packages' not in p]\n"
+               "Trainer(backend='torch', num_workers=1).run(lambda: 1)")
+    assert "torch is not installed for " in failure_of(program, "without")
+    fake = tmp_path / "torch" / "__init__.py"
+    fake.parent.mkdir()
+    fake.write_text("__version__ = '2.7.1+cu126'")
+    said = failure_of(program, PYTHONPATH=str(tmp_path))
+    assert "ImportError: manta needs torch 2.8 or later, and this is 2.7.1+cu126" in said, said
+
+
+def failure_of(program: str, *argv: str, **env: str) -> str:
+    """What it says on its way out."""
+    done = subprocess.run([sys.executable, "-c", program, *argv], env={**os.environ, **env},
+                          text=True, capture_output=True, timeout=50)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stderr
+
+
 def test_an_unpicklable_result_is_the_users_error(two: Trainer) -> None:
     with pytest.raises(TypeError, match="lock"):
         two.run(lambda: threading.Lock())
