@@ -14,10 +14,11 @@ RELEASE = scripts/build release --prefix="$(abspath $(PREFIX))" --libdir="$(LIBD
 help: ## show this list (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-deps: ## install the Debian packages that are missing
+deps: ## install the Debian packages that are missing, those for the tests as well
 	@scripts/install-deps
 
-quickstart: deps ## install what is missing, build, and train a first model
+quickstart: ## install what is missing, build, and train a first model
+	@scripts/install-deps build
 	@scripts/build release
 	@build/release/examples/quickstart
 	@echo "(until make install, manta is build/release/src/cmd/manta; KILL=1 make quickstart kills a worker)"
@@ -51,7 +52,8 @@ bench-peers: ## measure the same jobs in other systems
 	@scripts/pyenv
 	@bench/peers/run
 
-install: deps ## install under PREFIX (/usr/local), below DESTDIR if given
+install: ## install under PREFIX (/usr/local), below DESTDIR if given
+	@scripts/install-deps build
 	@$(RELEASE)
 	@scripts/meson install -C build/release --quiet --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi

@@ -92,6 +92,15 @@ def test_the_oldest_torch_is_the_same_everywhere() -> None:
     assert asked == told == [".".join(map(str, _zygote.OLDEST_TORCH))]
 
 
+def test_a_ninja_is_found_where_the_machine_has_none(tmp_path: Path) -> None:
+    """For an editable install that is compiled again; pip's own is gone by then."""
+    if not (ROOT / "build" / "venv" / "bin" / "ninja").exists():
+        pytest.skip("scripts/meson has not made build/venv yet")
+    for tool in ("bash", "dirname"):
+        (tmp_path / tool).symlink_to(str(shutil.which(tool)))
+    assert re.match(r"1\.\d+", run(ROOT / "scripts" / "ninja", "--version", PATH=str(tmp_path)))
+
+
 # --- what it carries ------------------------------------------------------------------------------
 
 
