@@ -32,13 +32,10 @@ def embed() -> None:
     _embedded = True
 
 
-_SERVE = """\
-try:
-    from manta._zygote import main
-except ImportError as e:
-    sys.exit(f"manta: {e}; the package must be in {sys.path[-1]} on every host, or installed there")
-main()
-"""
+# In one line: ps shows it.
+_SERVE = ("import sys, importlib.util as u; sys.path.append({home!r}); u.find_spec('manta') or "
+          "sys.exit('manta: not installed, and not in ' + sys.path[-1] + ' on this host'); "
+          "from manta._zygote import main; main()")
 
 
 def program(framework: str) -> Program:
@@ -51,7 +48,7 @@ def program(framework: str) -> Program:
                                   f"needs none", name=framework)
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     home = str(Path(__file__).absolute().parent.parent)
-    code = f"import sys; sys.path.append({home!r})\n{_SERVE}"
+    code = _SERVE.format(home=home)
     env = list(_ONE_THREAD)
     if framework != "none" and (cure := _manta.amx_cure()):
         env.append(cure)

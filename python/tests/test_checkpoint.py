@@ -353,6 +353,70 @@ def test_what_is_filled_in_is_saved(trainer: Trainer) -> None:
     assert trainer.run(by_hand) == [([True, True], 7000), ([], None)]
 
 
+def as_if_on_gpu(config: dict[str, Any]) -> Any:
+    """How states are saved one after the other: at once, after a try that was in vain, or in the
+    usual order. The tensors are taken for those of a GPU, whose copies are made at once."""
+    import torch
+    from manta._state import again, gpu, packing
+    rank, tries, ways = sgd.world_rank(), [], []
+    begin, save = again.copied, again.save
+
+    def taken(source: Any) -> bool:
+        return isinstance(source, torch.Tensor)
+
+    def tried(obj: Any) -> bool:
+        before = len(tries)
+        done = save(obj)
+        ways.append("at once" if done else "in vain" if len(tries) > before else "as usual")
+        return done
+
+    def copied(*args: Any) -> Any:
+        tries.append(args)
+        return begin(*args)
+
+    kept = [(m, name, getattr(m, name)) for m, name in (
+        (gpu, "_register"), (gpu, "_await_copies"), (gpu, "on_gpu"), (again, "on_gpu"),
+        (packing, "on_gpu"), (_state, "on_gpu"), (again, "copied"), (again, "save"))]
+    for m, name, _ in kept:
+        setattr(m, name, {"on_gpu": taken, "copied": copied, "save": tried}.get(
+            name, lambda *_: None))
+    try:
+        w = torch.randn(4, 6)
+        states = [
+            dict(model={"a": w, "b": torch.nn.Parameter(torch.ones(3))}, epoch=1),
+            dict(model={"a": w + 1, "b": torch.nn.Parameter(torch.zeros(3))}, epoch=2),
+            dict(model={"a": w + 2, "b": torch.zeros(3)}, epoch=[3, "x"]),
+            dict(model={"a": w, "b": torch.zeros(4)}, epoch=4),  # another shape
+            dict(model={"a": w, "b": torch.zeros(4)}, epoch="e" * 5000),  # the pickle is larger
+            dict(model={"a": w, "b": torch.zeros(4)}, epoch=6),
+            dict(model={"a": w.t().contiguous().t(), "b": torch.zeros(4)}, epoch=7),
+            dict(model={"a": w, "b": w[0, :4]}, epoch=8),  # the one is in the other
+            dict(model={"a": w, "b": w[1, :4]}, epoch=9),
+            dict(model={"a": w, "b": torch.ones(4)}, other=w, epoch=10),  # one more, which is tied
+            dict(model={"a": w, "b": torch.ones(4)}, other=w + 1, epoch=11),
+            dict(model={"a": w, "b": torch.ones(4)}, other=w + 2, epoch=12)]
+        for state in states:
+            sgd.save_checkpoint(**state)
+            got = sgd.load_checkpoint()
+            if rank == 0:
+                assert got["epoch"] == state["epoch"] and got.keys() >= state.keys()
+                for name, t in [*state["model"].items(), ("other", state.get("other", w))]:
+                    back = got["model"].get(name, got.get("other", w))
+                    assert torch.equal(back, t) and type(back) is type(t), (name, state["epoch"])
+    finally:
+        again._plan = None
+        for m, name, was in kept:
+            setattr(m, name, was)
+    return ways
+
+
+def test_a_state_of_a_gpu_saved_again(trainer: Trainer) -> None:
+    first, second = trainer.run(as_if_on_gpu)
+    assert first == ["as usual", "at once", "at once", "as usual", "in vain", "at once", "as usual",
+                     "in vain", "at once", "in vain", "in vain", "at once"]
+    assert second == []
+
+
 def on_gpu(config: dict[str, Any]) -> Any:
     import torch
     got = sgd.load_checkpoint(device="cuda")

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from manta import _manta
+from manta._state import again
 from manta._state.entry import FORMAT
 from manta._state.files import write_files
 from manta._state.gpu import filler, on_gpu
@@ -45,11 +46,14 @@ def save(obj: Any, files: bool, sharded: bool) -> None:
         _manta.save(rows, value, None, True)
         del keep
         return
+    if not files and again.save(obj):
+        return
     found, stream = find(obj)
     if files:
         write_files(obj, _manta.files())
     fill = filler(found.entries) if any(on_gpu(e.source) for e in found.entries) else None
     _manta.save(rows_of(found.entries, stream), {"format": FORMAT}, fill)
+    again.remember(found.entries, stream)
 
 
 def load(device: Any = None) -> Any:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import pickle
 import sys
-from typing import Any, Iterator, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from manta import _manta
 
@@ -34,6 +35,16 @@ def loaded_torch() -> Any:
     return sys.modules.get("torch")
 
 
+@cache
+def _name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _span(t: Any) -> int:
+    """Elements of memory from the first that a tensor has to its last."""
+    return sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1 if t.numel() else 0
+
+
 def typed(kind: str, shape: tuple[int, ...], itemsize: int) -> tuple[int, tuple[int, ...]]:
     """Type and shape under which an array of torch or numpy is an entry."""
     if kind in COMPLEX:
@@ -50,28 +61,11 @@ def typed(kind: str, shape: tuple[int, ...], itemsize: int) -> tuple[int, tuple[
     return NUMBER[kind], shape
 
 
+def form_of(t: Any) -> tuple[int, tuple[int, ...]]:
+    return typed(_name_of(t.dtype), tuple(t.shape), t.element_size())
+
+
 # --- names ----------------------------------------------------------------------------------------
-
-
-def _leaves(obj: Any, path: Path, above: set[int]) -> Iterator[tuple[Path, Any]]:
-    """Everything in nested dicts, lists, tuples and modules that is none of these."""
-    if id(obj) in above or len(path) > MAX_DEPTH:
-        return
-    inside: Any
-    torch = loaded_torch()
-    if isinstance(obj, dict):
-        inside = obj.items()
-    elif isinstance(obj, (list, tuple)):
-        inside = enumerate(obj)
-    elif torch and isinstance(obj, torch.nn.Module):
-        inside = obj.state_dict(keep_vars=True).items()
-    else:
-        yield path, obj
-        return
-    above.add(id(obj))
-    for key, value in inside:
-        yield from _leaves(value, (*path, str(key)), above)
-    above.remove(id(obj))
 
 
 class _Names:
@@ -104,8 +98,10 @@ class _Seen(NamedTuple):
     """A tensor that the pickler came across, and the memory it lies in."""
     tensor: Any
     name: Path | None
+    device: str
     start: int
     end: int
+    contiguous: bool
 
 
 class Entry(NamedTuple):
@@ -123,6 +119,7 @@ class Packing:
     """What is found on the way through an object."""
 
     def __init__(self) -> None:
+        self.torch, self.numpy = loaded_torch(), sys.modules.get("numpy")
         self.names = _Names()
         self.paths: dict[int, tuple[Path, Any]] = {}  # of tensors, by id, and the tensor
         self.arrays: dict[int, tuple[Path, Any]] = {}  # of numpy, by address
@@ -130,16 +127,36 @@ class Packing:
         self.places: list[Place] = []
         self.entries: list[Entry] = []
         self.buffers: list[int] = []  # entries of buffers, in the pickle's order
+        self.devices: dict[Any, str] = {}  # that there are tensors on
         self.pieces = 0  # DTensors among them
         self.meshes: dict[int, tuple[Any, Any]] = {}  # theirs, by id: the mesh, and what is saved
 
     def name_leaves(self, obj: Any) -> None:
-        torch, numpy = loaded_torch(), sys.modules.get("numpy")
-        for path, leaf in _leaves(obj, (), set()):
-            if torch and isinstance(leaf, torch.Tensor):
-                self.paths.setdefault(id(leaf), (path, leaf))
-            elif numpy and type(leaf) is numpy.ndarray and leaf.flags.c_contiguous:
-                self.arrays.setdefault(leaf.__array_interface__["data"][0], (path, leaf))
+        self._name(obj, (), set())
+
+    def _name(self, obj: Any, path: Path, above: set[int]) -> None:
+        """Of what is in nested dicts, lists, tuples and modules."""
+        torch, numpy = self.torch, self.numpy
+        inside: Any
+        if torch and isinstance(obj, torch.Tensor):
+            self.paths.setdefault(id(obj), (path, obj))
+            return
+        if isinstance(obj, dict):
+            inside = obj.items()
+        elif isinstance(obj, (list, tuple)):
+            inside = enumerate(obj)
+        elif torch and isinstance(obj, torch.nn.Module):
+            inside = obj.state_dict(keep_vars=True).items()
+        else:
+            if numpy and type(obj) is numpy.ndarray and obj.flags.c_contiguous:
+                self.arrays.setdefault(obj.__array_interface__["data"][0], (path, obj))
+            return
+        if id(obj) in above or len(path) > MAX_DEPTH:
+            return
+        above.add(id(obj))
+        for key, value in inside:
+            self._name(value, (*path, str(key)), above)
+        above.remove(id(obj))
 
     def add(self, name: Path | None, form: tuple[int, tuple[int, ...]], source: Any) -> int:
         self.entries.append(Entry(self.names.take(name), *form, source))
@@ -147,7 +164,7 @@ class Packing:
 
     def add_tensor(self, name: Path | None, t: Any) -> int:
         """t is contiguous."""
-        return self.add(name, typed(str(t.dtype)[6:], tuple(t.shape), t.element_size()), t)
+        return self.add(name, form_of(t), t)
 
     # The pickler's two questions.
 
@@ -158,8 +175,11 @@ class Packing:
             t = t.detach()
         if t.is_conj() or t.is_neg():
             t = t.resolve_conj().resolve_neg()
-        span = sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1 if t.numel() else 0
-        self.seen.append(_Seen(t, name, t.data_ptr(), t.data_ptr() + span * t.element_size()))
+        start, device, contiguous = t.data_ptr(), t.device, t.is_contiguous()
+        if device not in self.devices:
+            self.devices[device] = str(device)
+        bytes_ = t.nbytes if contiguous else _span(t) * t.element_size()
+        self.seen.append(_Seen(t, name, self.devices[device], start, start + bytes_, contiguous))
         return len(self.seen) - 1
 
     def take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
@@ -186,18 +206,16 @@ class Packing:
 
     def _heaps(self) -> list[list[int]]:
         """Tensors together whose memory overlaps."""
-        order = sorted(range(len(self.seen)), key=lambda i: (
-            str(self.seen[i].tensor.device), self.seen[i].start, -self.seen[i].end))
+        order = sorted((one.device, one.start, -one.end, i) for i, one in enumerate(self.seen))
         heaps: list[list[int]] = []
-        device, end = None, 0
-        for i in order:
-            one = self.seen[i]
-            if heaps and one.tensor.device == device and one.start < min(end, one.end):
+        last, last_end = "", 0
+        for device, start, minus_end, i in order:
+            if heaps and device == last and start < min(last_end, -minus_end):
                 heaps[-1].append(i)
-                end = max(end, one.end)
+                last_end = max(last_end, -minus_end)
             else:
                 heaps.append([i])
-                device, end = one.tensor.device, one.end
+                last, last_end = device, -minus_end
         return [sorted(heap) for heap in heaps]
 
     def _place(self, heap: list[int]) -> None:
@@ -208,7 +226,7 @@ class Packing:
         end = max(self.seen[i].end for i in heap)
         for i in heap:
             one = self.seen[i]
-            if (one.start, one.end) == (start, end) and one.tensor.is_contiguous():
+            if (one.start, one.end) == (start, end) and one.contiguous:
                 self._place_views(heap, start, self.add_tensor(one.name, one.tensor))
                 return
         raw = self._raw(heap, start, end)
@@ -221,18 +239,20 @@ class Packing:
     def _place_one(self, i: int) -> None:
         one = self.seen[i]
         t = one.tensor
-        if not t.is_contiguous() and one.end - one.start < t.numel() * t.element_size():
-            raw = self._raw([i], one.start, one.end)  # expanded: written as little as it is
-            if raw is not None:
+        if not one.contiguous:
+            expanded = one.end - one.start < t.numel() * t.element_size()
+            raw = self._raw([i], one.start, one.end) if expanded else None
+            if raw is not None:  # written as little as it is
                 self._place_views([i], one.start, self.add_tensor(None, raw))
                 return
-        self.places[i] = (self.add_tensor(one.name, t.contiguous()), 0, None)
+            t = t.contiguous()
+        self.places[i] = (self.add_tensor(one.name, t), 0, None)
 
     def _place_views(self, heap: list[int], start: int, entry: int) -> None:
         for i in heap:
-            t = self.seen[i].tensor
-            stride = None if t.is_contiguous() else tuple(t.stride())
-            self.places[i] = (entry, self.seen[i].start - start, stride)
+            one = self.seen[i]
+            stride = None if one.contiguous else tuple(one.tensor.stride())
+            self.places[i] = (entry, one.start - start, stride)
 
     def _raw(self, heap: list[int], start: int, end: int) -> Any:
         """The memory from start to end as a tensor, if it lies in one storage."""

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator
 
 from manta import _manta
 from manta._state.entry import Entry, loaded_torch
@@ -50,17 +51,28 @@ def _register(base: int, size: int, serial: int, live: tuple[int, ...]) -> None:
         _registered[serial] = base
 
 
-def filler(entries: list[Entry]) -> Callable[..., None]:
-    """Copies what is on a GPU straight into the slot."""
-    away = [(i, e.source) for i, e in enumerate(entries) if on_gpu(e.source) and e.source.numel()]
+Slot = tuple[int, int, int, tuple[int, ...]]  # address, bytes, serial, and those of all slots
 
-    def fill(addresses: list[int], base: int, size: int, serial: int, live: Any) -> None:
-        torch = loaded_torch()
-        _register(base, size, serial, live)
-        for i, t in away:
-            view = _manta.view(addresses[i], t.nbytes, None)
-            _begin_copy(t, torch.frombuffer(view, dtype=torch.uint8))
-        _await_copies([t for _, t in away])
+
+@contextmanager
+def copied(sources: list[Any], addresses: list[int], slot: Slot) -> Iterator[None]:
+    """What of it is on a GPU goes straight to its address in a slot, meanwhile; at the end it is
+    there."""
+    torch = loaded_torch()
+    away = [(t, to) for t, to in zip(sources, addresses) if on_gpu(t) and t.numel()]
+    _register(*slot)
+    for t, to in away:
+        _begin_copy(t, torch.frombuffer(_manta.view(to, t.nbytes, None), dtype=torch.uint8))
+    try:
+        yield
+    finally:
+        _await_copies([t for t, _ in away])
+
+
+def filler(entries: list[Entry]) -> Callable[..., None]:
+    def fill(addresses: list[int], *slot: Any) -> None:
+        with copied([e.source for e in entries], addresses, slot):
+            pass
 
     return fill
 

@@ -41,24 +41,25 @@ def find(obj: Any, sharded: bool = False) -> tuple[Packing, bytes]:
     except Exception as e:
         raise _explained(obj, e) from e
     found.place_all()
-    found.entries = [e._replace(source=e.source.cpu()) if elsewhere(e.source) else e
-                     for e in found.entries]
+    if any(d.type not in ("cpu", "cuda") for d in found.devices):
+        found.entries = [e._replace(source=e.source.cpu()) if elsewhere(e.source) else e
+                         for e in found.entries]
     head = pickle.dumps(([e.name for e in found.entries], found.places, found.buffers), 5)
     pad = -(len(head) + body.tell()) % STREAM_UNIT
     return found, b"".join((head, body.getbuffer(), bytes(pad)))
 
 
 def rows_of(entries: list[Entry], stream: bytes) -> list[Row]:
-    rows = [(e.name, e.dtype, e.shape, _address(e.source)) for e in entries]
+    rows = [(e.name, e.dtype, e.shape, address_of(e.source)) for e in entries]
     rows.append((STREAM, NUMBER["U8"], (len(stream),), _manta.address(stream)))
     return rows
 
 
-def _address(source: Any) -> int:
+def address_of(source: Any) -> int:
     """0: it is on a GPU, and is filled in."""
     torch = loaded_torch()
     if torch and isinstance(source, torch.Tensor):
-        return 0 if source.is_cuda else source.data_ptr()
+        return 0 if on_gpu(source) else source.data_ptr()
     return _manta.address(source)
 
 
@@ -94,12 +95,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.found = found
         self.sharded = sharded
         self.torch = loaded_torch()
+        self.cut = pieces.kinds()
 
     def reducer_override(self, obj: Any) -> Any:
         if self.torch and isinstance(obj, self.torch.Tensor):
-            if not self.sharded and pieces.is_cut(obj):
+            cut = isinstance(obj, self.cut)
+            if cut and not self.sharded:
                 pieces.refuse(obj, self.found)
-            reduced = (pieces.reduce(obj, self.found) if pieces.is_dtensor(obj)
+            reduced = (pieces.reduce(obj, self.found) if cut and pieces.is_dtensor(obj)
                        else _reduce_tensor(self.torch, obj, self.found))
             if reduced is not NotImplemented:
                 return reduced

@@ -43,21 +43,23 @@ class NotWhole(Exception):
 # --- saving ---------------------------------------------------------------------------------------
 
 
-def _class(module: str, name: str) -> type | None:
+_DTENSOR = "torch.distributed.tensor", "DTensor"
+_SHARDED = "torch.distributed._shard.sharded_tensor", "ShardedTensor"
+
+
+def _classes(*names: tuple[str, str]) -> tuple[type, ...]:
     """What nobody has loaded, nobody has objects of."""
-    found = getattr(sys.modules.get(module), name, None)
-    return found if isinstance(found, type) else None
+    found = (getattr(sys.modules.get(module), name, None) for module, name in names)
+    return tuple(cls for cls in found if isinstance(cls, type))
 
 
-def is_cut(t: Any) -> bool:
-    """Whether this rank has only a piece of a tensor, of whatever kind."""
-    old = _class("torch.distributed._shard.sharded_tensor", "ShardedTensor")
-    return is_dtensor(t) or (old is not None and isinstance(t, old))
+def kinds() -> tuple[type, ...]:
+    """Of tensors of which a rank has only a piece."""
+    return _classes(_DTENSOR, _SHARDED)
 
 
 def is_dtensor(t: Any) -> bool:
-    cls = _class("torch.distributed.tensor", "DTensor")
-    return cls is not None and isinstance(t, cls)
+    return isinstance(t, _classes(_DTENSOR))
 
 
 def refuse(t: Any, found: Packing) -> None:
