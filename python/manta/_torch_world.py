@@ -124,7 +124,7 @@ def _is_common(world: _World | None) -> bool:
     if size == 1:
         return token != 0
     mine, all_ = torch.tensor([token]), torch.zeros(size, dtype=torch.int64)
-    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group._BYTE)
+    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group.BYTE)
     return token != 0 and set(all_.tolist()) == {token}
 
 
@@ -161,7 +161,7 @@ def _is_shared(gpus: int) -> bool:
     if size == 1:
         return False
     mine, all_ = torch.tensor([gpus]), torch.zeros(size, dtype=torch.int64)
-    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group._BYTE)
+    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group.BYTE)
     return len(set(all_.tolist())) < size
 
 
@@ -179,7 +179,7 @@ def _meet(world: _World, one_host: bool, timeout: timedelta | None) -> None:
         text = f"{own} {_free_port(own)} {token} {place}".encode()
         told[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     if world.size > 1:
-        _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, _process_group._BYTE, 0)
+        _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, _process_group.BYTE, 0)
     world.address, world.port, token_text, place = bytes(told.tolist()).rstrip(
         b"\0").decode().split(" ")
     world.token = int(token_text)

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of torch.distributed as calls of libmanta."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any, Callable, Iterable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+
+from manta import _manta
+from manta._process_group.codes import BYTE, CODES, check, flat, items, number_of
+from manta._process_group.work import DONE, Completer, Pending, done
+
+_SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
+
+_in_backward: Callable[[], int] = torch._C._current_graph_task_id
+
+
+def _has_spare_processors() -> bool:
+    """Whether every rank of this host has one for a second thread."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return len(os.sched_getaffinity(0)) // here > int(torch.get_num_threads())
+
+
+class Operations:
+    """What torch.distributed calls on a group, by its names in several versions of torch."""
+
+    _comm: _manta.Comm
+    _n: int
+    _me: int
+
+    def _open(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta) -> None:
+        self._n, self._me = comm.size(), comm.rank()
+        self._ranks = ranks
+        self._timeout = timeout
+        self._spare = _has_spare_processors()
+        self._flying: list[Pending] = []
+        self._completer = Completer()
+        self._take(comm)
+
+    def _take(self, comm: _manta.Comm) -> None:
+        self._comm = comm
+        comm.set_timeout(self._timeout.total_seconds())
+
+    def _rest(self) -> None:
+        """Ends what is in flight."""
+        self._comm.close()
+        self._completer.close()
+        self._flying.clear()
+
+    def _is_blocking(self, opts: Any) -> bool:
+        if not getattr(opts, "asyncOp", True):
+            return True
+        if self._spare or _in_backward() == -1:
+            return False
+        return all(w.is_completed() for w in self._flying)  # else it would wait for those
+
+    def _run(self, opts: Any, call: Callable[..., Any], args: tuple[int, ...],
+             tensors: list[Tensor], after: Callable[[], None] | None = None,
+             buffers: Any = None) -> Work:
+        """Does it, or starts it. `after` puts results into their places."""
+        if not self._is_blocking(opts):
+            return self._fly([call(*args, True)], tensors, buffers, after)
+        call(*args)
+        if after is not None:
+            after()
+        return done(tensors) if getattr(opts, "asyncOp", True) else DONE
+
+    def _fly(self, works: list[_manta.Work], tensors: list[Tensor], buffers: Any,
+             after: Callable[[], None] | None = None) -> Pending:
+        work = Pending(works, tensors, (tensors, buffers), after, self._completer)
+        self._flying = [w for w in self._flying if not w.is_completed()]
+        self._flying.append(work)
+        return work
+
+    def _all(self, opts: Any, works: Iterable[Work], tensors: list[Tensor]) -> Work:
+        """Several as one."""
+        pending = [w for w in works if isinstance(w, Pending)]
+        if not pending:
+            return done(tensors) if getattr(opts, "asyncOp", True) else DONE
+
+        def finish() -> None:
+            for w in pending:
+                w.wait()
+        return self._fly([m for w in pending for m in w.works], tensors, pending, finish)
+
+    # --- reductions -------------------------------------------------------------------------------
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        tensors = [tensors] if isinstance(tensors, Tensor) else tensors
+        if len(tensors) != 1:
+            return self._all(opts, [self.allreduce([t], opts) for t in tensors], tensors)
+        t = tensors[0]
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        if t.layout == torch.sparse_coo:
+            return self._allreduce_sparse(t, op)
+        x = flat(t)
+        number = number_of(op, t.dtype)
+        count, code = items(x)
+        at = x.data_ptr()
+        after = None if x is t else lambda: t.copy_(x)
+        return self._run(opts, self._comm.allreduce, (at, at, count, code, number), tensors, after,
+                         x)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors: Any, opts: Any) -> Work:
+        t = tensors[0]
+        x = flat(t)
+        number = number_of(opts.reduceOp, t.dtype)
+        count, code = items(x)
+        at, root = x.data_ptr(), opts.rootRank
+        mine = root == self._me
+        after = None if x is t or not mine else lambda: t.copy_(x)
+        return self._run(opts, self._comm.reduce,
+                         (at, at if mine else 0, count, code, number, root), tensors, after, x)
+
+    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        if input.numel() != output.numel() * self._n or input.dtype != output.dtype:
+            raise ValueError(f"reduce_scatter: {input.numel()} elements of {input.dtype} are not "
+                             f"{self._n} times {output.numel()} of {output.dtype}")
+        x, y = flat(input), flat(output)
+        op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        count, code = items(y)
+        after = None if y is output else lambda: output.copy_(y)
+        return self._run(opts, self._comm.reduce_scatter,
+                         (x.data_ptr(), y.data_ptr(), count, code, number_of(op, x.dtype)),
+                         [output], after, (x, y))
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor],
+                                        opts: Any = None) -> Work:
+        works = [self.reduce_scatter_single(o, i, opts) for o, i in zip(outputs, inputs)]
+        return self._all(opts, works, outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]],
+                       opts: Any) -> Work:
+        """Blocks of different shapes are a reduction each."""
+        output, blocks = outputs[0], inputs[0]
+        check(*blocks)
+        if all(b.shape == output.shape for b in blocks):
+            return self.reduce_scatter_single(output, torch.stack(blocks), opts)
+        for root, block in enumerate(blocks):
+            x = block.clone(memory_format=torch.contiguous_format)
+            self._comm.reduce(x.data_ptr(), x.data_ptr() if root == self._me else 0, *items(x),
+                              number_of(opts.reduceOp, x.dtype), root)
+            if root == self._me:
+                output.copy_(x.view(output.shape))
+        return done(outputs)
+
+    def _allreduce_sparse(self, t: Tensor, op: Any) -> Work:
+        """The rows of all, which the sum adds up."""
+        if getattr(op, "op", op).name != "SUM":
+            raise ValueError("the backend 'manta' can only sum sparse tensors")
+        mine = t.coalesce()
+        count = torch.tensor([mine._nnz()])
+        counts = torch.empty(self._n, dtype=torch.int64)
+        self._comm.allgather(count.data_ptr(), counts.data_ptr(), *items(count))
+        rows = counts.tolist()
+        indices = self._gather_rows(mine.indices().t(), rows)
+        values = self._gather_rows(mine.values(), rows)
+        t.copy_(torch.sparse_coo_tensor(indices.t(), values, t.shape).coalesce())
+        return done([t])
+
+    def _gather_rows(self, x: Tensor, rows: list[int]) -> Tensor:
+        x = x.contiguous()
+        out = x.new_empty((sum(rows), *x.shape[1:]))
+        width = x[0].numel() if len(x) else out[0].numel() if len(out) else 0
+        code, n = CODES[x.dtype]
+        counts = torch.tensor([r * width * n for r in rows])
+        self._comm.allgatherv(x.data_ptr(), out.data_ptr(), counts.data_ptr(), code)
+        return out
+
+    # --- copies -----------------------------------------------------------------------------------
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        t = tensors[0]
+        if len(tensors) != 1:
+            return self._all(opts, [self.broadcast([x], opts) for x in tensors], tensors)
+        x = flat(t)
+        root = opts.rootRank if opts is not None else 0
+        after = None if x is t or root == self._me else lambda: t.copy_(x)
+        return self._run(opts, self._comm.broadcast, (x.data_ptr(), *items(x), root), tensors,
+                         after, x)
+
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+        if output.numel() != input.numel() * self._n or input.dtype != output.dtype:
+            raise ValueError(f"all_gather: {output.numel()} elements of {output.dtype} are not "
+                             f"{self._n} times {input.numel()} of {input.dtype}")
+        x, y = flat(input), flat(output)
+        after = None if y is output else lambda: output.copy_(y)
+        return self._run(opts, self._comm.allgather, (x.data_ptr(), y.data_ptr(), *items(x)),
+                         [output], after, (x, y))
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor],
+                                    opts: Any = None) -> Work:
+        works = [self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs)]
+        return self._all(opts, works, outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor],
+                  opts: Any = None) -> Work:
+        """Tensors of different ranks may have different shapes."""
+        places, x = outputs[0], flat(inputs[0])
+        check(*places)
+        if len(places) != self._n or places[self._me].numel() != x.numel():
+            raise ValueError(f"all_gather: {self._n} tensors are wanted, of which this rank's has "
+                             f"the size of its input")
+        sizes = [p.numel() for p in places]
+        code, n = CODES.get(x.dtype, (BYTE, x.element_size()))
+        whole = x.new_empty(sum(sizes))
+
+        def spread() -> None:
+            for place, part in zip(places, whole.split(sizes)):
+                place.copy_(part.view(place.shape))
+        if min(sizes) == max(sizes):
+            return self._run(opts, self._comm.allgather,
+                             (x.data_ptr(), whole.data_ptr(), *items(x)), places, spread,
+                             (x, whole))
+        counts = torch.tensor([s * n for s in sizes])
+        return self._run(opts, self._comm.allgatherv,
+                         (x.data_ptr(), whole.data_ptr(), counts.data_ptr(), code), places, spread,
+                         (x, whole, counts))
+
+    def allgather_coalesced(self, output_lists: list[list[Tensor]], inputs: list[Tensor],
+                            opts: Any = None) -> Work:
+        works = [self.allgather([o], [i], opts) for o, i in zip(output_lists, inputs)]
+        return self._all(opts, works, [t for o in output_lists for t in o])
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:
+        x, root = flat(inputs[0]), opts.rootRank
+        mine = root == self._me
+        places = outputs[0] if mine else []
+        if mine and any(p.numel() != x.numel() for p in places):
+            raise ValueError("gather: all tensors must have the same size")
+        whole = x.new_empty((self._n if mine else 0, x.numel()))
+
+        def spread() -> None:
+            for place, part in zip(places, whole):
+                place.copy_(part.view(place.shape))
+        return self._run(opts, self._comm.gather,
+                         (x.data_ptr(), whole.data_ptr(), *items(x), root), places, spread,
+                         (x, whole))
+
+    def gather_single(self, output: Tensor, input: Tensor, opts: Any) -> Work:
+        places = list(output.chunk(self._n)) if opts.rootRank == self._me else []
+        return self.gather([places], [input], opts)
+
+    gather_into_tensor = gather_single
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
+        output, root = outputs[0], opts.rootRank
+        y = flat(output)
+        mine = root == self._me
+        if mine and any(p.numel() != y.numel() for p in inputs[0]):
+            raise ValueError("scatter: all tensors must have the same size")
+        whole = torch.stack([p.reshape(-1) for p in inputs[0]]) if mine else None
+        after = None if y is output else lambda: output.copy_(y)
+        return self._run(opts, self._comm.scatter,
+                         (0 if whole is None else whole.data_ptr(), y.data_ptr(), *items(y), root),
+                         outputs, after, (whole, y))
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._run(opts, self._comm.barrier, (), [])
+
+    # --- everybody to everybody -------------------------------------------------------------------
+
+    def all_to_all_single(self, output: Tensor, input: Tensor, output_splits: Sequence[int],
+                          input_splits: Sequence[int], opts: Any = None) -> Work:
+        x, y = flat(input), flat(output)
+        after = None if y is output else lambda: output.copy_(y)
+        if not output_splits and not input_splits:
+            if x.numel() != y.numel() or x.shape[0] % self._n or y.shape[0] % self._n:
+                raise ValueError(f"all_to_all: {tuple(x.shape)} and {tuple(y.shape)} are not "
+                                 f"{self._n} equal parts each")
+            count, code = items(x)
+            return self._run(opts, self._comm.alltoall,
+                             (x.data_ptr(), y.data_ptr(), count // self._n, code), [output], after,
+                             (x, y))
+        parts_in = x.split(list(input_splits) or [x.shape[0] // self._n] * self._n)
+        parts_out = y.split(list(output_splits) or [y.shape[0] // self._n] * self._n)
+        return self._shuffle(opts, parts_out, parts_in, [output], after, (x, y))
+
+    alltoall_base = all_to_all_single
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
+        xs, ys = [flat(t) for t in inputs], [flat(t) for t in outputs]
+
+        def after() -> None:
+            for t, y in zip(outputs, ys):
+                if y is not t:
+                    t.copy_(y)
+        return self._shuffle(opts, ys, xs, outputs, after, (xs, ys))
+
+    def _shuffle(self, opts: Any, outputs: Sequence[Tensor], inputs: Sequence[Tensor],
+                 tensors: list[Tensor], after: Callable[[], None] | None, buffers: Any) -> Work:
+        """Parts of any size: a message to each, and one from each."""
+        if len(outputs) != self._n or len(inputs) != self._n:
+            raise ValueError(f"all_to_all: {self._n} parts are wanted, not {len(inputs)} and "
+                             f"{len(outputs)}")
+        outputs[self._me].copy_(inputs[self._me].view(outputs[self._me].shape))
+        works = []
+        for i in range(1, self._n):
+            to, source = (self._me + i) % self._n, (self._me - i) % self._n
+            x, y = inputs[to], outputs[source]
+            works.append(self._comm.recv(y.data_ptr(), *items(y), source, _SHUFFLE_TAG, True))
+            works.append(self._comm.send(x.data_ptr(), *items(x), to, _SHUFFLE_TAG, True))
+        work = self._fly(works, tensors, buffers, after)
+        if self._is_blocking(opts):
+            work.wait()
+        return work
+
+    # --- one to one -------------------------------------------------------------------------------
+
+    def _tag(self, tag: int) -> int:
+        if not 0 <= tag < _SHUFFLE_TAG:
+            raise ValueError(f"tag {tag}: 0 to {_SHUFFLE_TAG - 1} are possible")
+        return tag
+
+    def send(self, tensors: list[Tensor], dst: int, tag: int = 0) -> Work:
+        x = flat(tensors[0])
+        w = self._comm.send(x.data_ptr(), *items(x), dst, self._tag(tag), True)
+        return self._fly([w], tensors, x)
+
+    def recv(self, tensors: list[Tensor], src: int, tag: int = 0) -> Work:
+        t = tensors[0]
+        x = flat(t)
+        w = self._comm.recv(x.data_ptr(), *items(x), src, self._tag(tag), True)
+        return self._fly([w], tensors, x, None if x is t else lambda: t.copy_(x))
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
+        return self.recv(tensors, -1, tag)
