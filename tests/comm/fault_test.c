@@ -420,18 +420,24 @@ static void await(_Atomic int64_t *word)
     usleep(100);
 }
 
+// A call of two, rank 1 of which stands in it until it may go on.
+static bool add_held(manta_comm *c, int rank, struct shared *sh)
+{
+  float x = (float)(rank + 1);
+  if (rank == 1)
+    hold_in(sh);
+  else
+    await(&sh->note[1]); // it is held before it rings: nobody may sleep for it
+  return manta_comm_allreduce(c, &x, &x, 1, MANTA_F32, MANTA_SUM, NULL) == MANTA_OK && x == 3;
+}
+
 // Rank 0 makes many more calls, all of which fail; rank 1 is still in the first.
 static int overtaken(manta_comm *c, int rank, int n, struct shared *sh)
 {
   static float many[15000];
   manta_error err = MANTA_ERROR_INIT;
-  float x = (float)(rank + 1);
   alarm(PATIENCE);
-  if (rank == 1)
-    hold_in(sh);
-  else
-    await(&sh->note[1]); // it is held before it rings: nobody may sleep for it
-  EXPECT(manta_comm_allreduce(c, &x, &x, 1, MANTA_F32, MANTA_SUM, &err) == MANTA_OK && x == 3);
+  EXPECT(add_held(c, rank, sh));
   if (rank == 1)
     return 0;
   atomic_store(&sh->abort, 8);
@@ -455,13 +461,8 @@ static int left_behind(manta_comm *c, int rank, int n, struct shared *sh)
   static float y[8] = {5, 5, 5, 5, 5, 5, 5, 5};
   manta_error err = MANTA_ERROR_INIT;
   manta_work *w;
-  float x = (float)(rank + 1);
   alarm(PATIENCE);
-  if (rank == 1)
-    hold_in(sh);
-  else
-    await(&sh->note[1]); // it is held before it rings: nobody may sleep for it
-  EXPECT(manta_comm_allreduce(c, &x, &x, 1, MANTA_F32, MANTA_SUM, &err) == MANTA_OK && x == 3);
+  EXPECT(add_held(c, rank, sh));
   if (rank == 1)
     return 0;
   for (int i = 0; i < 8; i++)
@@ -479,28 +480,38 @@ static void who_leaves_overtakes_nobody(void **state)
   on_ranks(2, left_behind);
 }
 
+enum { ONES = 20000 };
+
+// In shared memory; NULL if there is none.
+static float *ones(manta_comm *c)
+{
+  float *x;
+  if (manta_shm_alloc(c, ONES * sizeof *x, (void **)&x, NULL) != MANTA_OK)
+    return NULL;
+  for (int i = 0; i < ONES; i++)
+    x[i] = 1;
+  return x;
+}
+
 // Rank 0 gives up and uses its shared memory for something else, while rank 1 reads it.
 static int pulled_away(manta_comm *c, int rank, int n, struct shared *sh)
 {
-  enum { COUNT = 20000 };
   manta_error err = MANTA_ERROR_INIT;
-  float *x;
   alarm(PATIENCE);
-  EXPECT(manta_shm_alloc(c, COUNT * 4, (void **)&x, &err) == MANTA_OK);
-  for (int i = 0; i < COUNT; i++)
-    x[i] = 1;
+  float *x = ones(c);
+  EXPECT(x);
   if (rank == 1) {
     hold_in(sh);
-    EXPECT(manta_comm_allreduce(c, x, x, COUNT, MANTA_F32, MANTA_SUM, &err) == MANTA_EPEERLOST);
+    EXPECT(manta_comm_allreduce(c, x, x, ONES, MANTA_F32, MANTA_SUM, &err) == MANTA_EPEERLOST);
     return 0;
   }
   await(&sh->note[1]); // it has published that it is here
   manta_comm_set_timeout(c, 0.02);
-  EXPECT(manta_comm_allreduce(c, x, x, COUNT, MANTA_F32, MANTA_SUM, &err) == MANTA_ETIMEDOUT);
-  memset(x, 0x77, COUNT * 4);
+  EXPECT(manta_comm_allreduce(c, x, x, ONES, MANTA_F32, MANTA_SUM, &err) == MANTA_ETIMEDOUT);
+  memset(x, 0x77, ONES * sizeof *x);
   float *y, *z = x;
   manta_shm_free(c, z); // not dealt out again: rank 1 may write there
-  EXPECT(manta_shm_alloc(c, COUNT * 4, (void **)&y, &err) == MANTA_OK && y != z);
+  EXPECT(manta_shm_alloc(c, ONES * sizeof *x, (void **)&y, &err) == MANTA_OK && y != z);
   atomic_store(&sh->note[0], 1);
   await(&sh->note[3]);
   return 0;
@@ -521,21 +532,20 @@ static void memory_of_who_gave_up_is_not_trusted(void **state)
 // The same with a message out of shared memory.
 static int pulled_back(manta_comm *c, int rank, int n, struct shared *sh)
 {
-  enum { COUNT = 20000 };
   manta_error err = MANTA_ERROR_INIT;
-  float *x;
   alarm(PATIENCE);
-  EXPECT(manta_shm_alloc(c, COUNT * 4, (void **)&x, &err) == MANTA_OK);
+  float *x = ones(c);
+  EXPECT(x);
   if (rank == 0) {
     manta_comm_set_timeout(c, 0.02);
-    EXPECT(manta_comm_send(c, x, COUNT, MANTA_F32, 1, &err) == MANTA_ETIMEDOUT);
-    memset(x, 0x77, COUNT * 4);
+    EXPECT(manta_comm_send(c, x, ONES, MANTA_F32, 1, &err) == MANTA_ETIMEDOUT);
+    memset(x, 0x77, ONES * sizeof *x);
     atomic_store(&sh->note[0], 1);
     await(&sh->note[3]);
     return 0;
   }
   await(&sh->note[0]);
-  manta_status st = manta_comm_recv(c, x, COUNT, MANTA_F32, 0, &err);
+  manta_status st = manta_comm_recv(c, x, ONES, MANTA_F32, 0, &err);
   atomic_store(&sh->note[3], 1);
   EXPECT(st == MANTA_EPEERLOST && strstr(err.message, "recv: rank 0 has given up"));
   return 0;
