@@ -15,6 +15,7 @@
  * hosts*.c groups that span hosts        net.c    messages between them
  * gpu.c    tasks on device memory        stager.c how staging goes
  * aside.c  messages whose receive has not come yet
+ * direct.c collectives straight from the others' buffers
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H

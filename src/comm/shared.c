@@ -5,7 +5,7 @@
  * Small and odd ones are one pattern: a rank puts a piece of its data into its staging buffer,
  * publishes the phase, waits for the others, and takes what it needs out of theirs; piece after
  * piece. Large ones go direct where the ranks can reach each other's buffers: each takes what it
- * needs straight from there, and a last phase says that nobody reads any more.
+ * needs straight from there (comm/direct.c), and a last phase says that nobody reads any more.
  */
 #include <string.h>
 
@@ -13,35 +13,22 @@
 #include "base/copy.h"
 #include "comm/comm.h"
 #include "comm/reduce.h"
+#include "comm/shared.h"
 
-#define BLOCK (16u << 10) /* a reduction works in pieces that stay in the first cache */
-#define AHEAD 2           /* pieces that are staged before the first is taken */
+#define AHEAD 2 /* pieces that are staged before the first is taken */
 #define PIECE MANTA__COMM_PIECE
 #define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
 #define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
-#define LOOK  (1u << 20)       /* copied before the abort word is looked at */
 #define FEW   256              /* of all blocks: they ride with the description */
 #define LARGE (16u << 10)      /* of the others: the same */
-#define SOME  (4u << 10)       /* of a broadcast: the same; lines that are fetched all at once */
-
-struct transfer {
-  const uint8_t *send;
-  uint8_t *recv;
-  size_t bytes; // of one block
-  size_t piece; // of one block that goes in one phase
-  size_t size;  // of an element
-  manta_dtype type;
-  manta_op op;
-  int root;
-  const size_t *counts; // allgatherv
-  bool blocks;          // a staging buffer holds a piece of each block
-  bool in_parts;        // many ranks: each reduces a part
-};
+#define SOME  (4u << 10)       /* of a broadcast: the same */
 
 // len: bytes of this piece of a block, which begins at `at`.
-typedef void (*stage_fn)(struct manta__team *t, const struct transfer *x, size_t at, size_t len);
-typedef void (*take_fn)(struct manta__team *t, const struct transfer *x, size_t at, size_t len);
-typedef manta_status (*direct_fn)(struct manta__team *t, const struct transfer *x,
+typedef void (*stage_fn)(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                         size_t len);
+typedef void (*take_fn)(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                        size_t len);
+typedef manta_status (*direct_fn)(struct manta__team *t, const struct manta__transfer *x,
                                   manta_error *err);
 
 enum reach { SENDS, SENDS_AND_RECVS, SEND_OF_ROOT, SENDS_AND_RECV_OF_ROOT };
@@ -73,12 +60,12 @@ void manta__team_slot(struct manta__team *t, size_t bytes)
   t->cursor += need;
 }
 
-static size_t slot_bytes(const struct manta__team *t, const struct transfer *x, size_t len)
+static size_t slot_bytes(const struct manta__team *t, const struct manta__transfer *x, size_t len)
 {
   return x->blocks ? x->piece * (size_t)t->size : len;
 }
 
-static size_t piece_at(const struct transfer *x, size_t at)
+static size_t piece_at(const struct manta__transfer *x, size_t at)
 {
   return x->bytes - at < x->piece ? x->bytes - at : x->piece;
 }
@@ -86,8 +73,8 @@ static size_t piece_at(const struct transfer *x, size_t at)
 // Piece k is staged after k - AHEAD was taken, and all have published k - AHEAD by then, having
 // taken k - 2 * AHEAD: so 2 * AHEAD pieces must fit in, and the last are read until the phase
 // behind them.
-static manta_status pieces(struct manta__team *t, const struct transfer *x, const struct way *w,
-                           manta_error *err)
+static manta_status pieces(struct manta__team *t, const struct manta__transfer *x,
+                           const struct way *w, manta_error *err)
 {
   const uint32_t first = t->phase + 1;
   const size_t count = (x->bytes + x->piece - 1) / x->piece;
@@ -128,7 +115,8 @@ static bool is_placed(const struct manta__desc *d, enum reach reach, bool root)
 enum where { ALL_IN_HEAP, NONE_IN_HEAP, MIXED };
 
 // Where the buffers are that others would read or write. The same answer on all ranks.
-static enum where look(const struct manta__team *t, const struct transfer *x, const struct way *w)
+static enum where look(const struct manta__team *t, const struct manta__transfer *x,
+                       const struct way *w)
 {
   int placed = 0, counted = 0;
   bool tangled = false;
@@ -142,11 +130,11 @@ static enum where look(const struct manta__team *t, const struct transfer *x, co
   return placed == 0 ? NONE_IN_HEAP : placed == counted && !tangled ? ALL_IN_HEAP : MIXED;
 }
 
-static manta_status reduce_in_parts(struct manta__team *t, const struct transfer *x,
+static manta_status reduce_in_parts(struct manta__team *t, const struct manta__transfer *x,
                                     manta_error *err);
 
-static manta_status go_on(struct manta__team *t, const struct transfer *x, const struct way *w,
-                          bool rides, bool *staged, manta_error *err)
+static manta_status go_on(struct manta__team *t, const struct manta__transfer *x,
+                          const struct way *w, bool rides, bool *staged, manta_error *err)
 {
   enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
   *staged = where != ALL_IN_HEAP;
@@ -163,8 +151,8 @@ static manta_status go_on(struct manta__team *t, const struct transfer *x, const
 }
 
 // What is small and private rides with the description.
-static manta_status transfer(struct manta__team *t, struct manta__desc *d, const struct transfer *x,
-                             const struct way *w, manta_error *err)
+static manta_status transfer(struct manta__team *t, struct manta__desc *d,
+                             const struct manta__transfer *x, const struct way *w, manta_error *err)
 {
   struct manta__stager *s = &t->stager;
   bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL), staged = false;
@@ -203,26 +191,28 @@ static void put(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t 
   manta__copy_fence();
 }
 
-static void stage_own(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void stage_own(struct manta__team *t, const struct manta__transfer *x, size_t at, size_t len)
 {
   put(t, manta__team_staging(t, t->rank), x->send + at, len);
 }
 
-static void stage_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void stage_if_root(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                          size_t len)
 {
   if (t->rank == x->root)
     stage_own(t, x, at, len);
 }
 
 // The same piece of every block, one behind the other.
-static void stage_blocks(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void stage_blocks(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                         size_t len)
 {
   uint8_t *to = manta__team_staging(t, t->rank);
   for (int r = 0; r < t->size; r++)
     put(t, to + (size_t)r * x->piece, x->send + (size_t)r * x->bytes + at, len);
 }
 
-static void stage_blocks_if_root(struct manta__team *t, const struct transfer *x, size_t at,
+static void stage_blocks_if_root(struct manta__team *t, const struct manta__transfer *x, size_t at,
                                  size_t len)
 {
   if (t->rank == x->root)
@@ -230,21 +220,22 @@ static void stage_blocks_if_root(struct manta__team *t, const struct transfer *x
 }
 
 // Of a ragged block only what is there.
-static size_t ragged(const struct transfer *x, int rank, size_t at, size_t len)
+static size_t ragged(const struct manta__transfer *x, int rank, size_t at, size_t len)
 {
   size_t have = x->counts[rank] * x->size;
   return at >= have ? 0 : have - at < len ? have - at : len;
 }
 
-static void stage_ragged(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void stage_ragged(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                         size_t len)
 {
   size_t n = ragged(x, t->rank, at, len);
   if (n) // who has nothing may have no buffer
     stage_own(t, x, at, n);
 }
 
-static void reduce_staged(struct manta__team *t, const struct transfer *x, uint8_t *to, size_t skip,
-                          size_t len)
+static void reduce_staged(struct manta__team *t, const struct manta__transfer *x, uint8_t *to,
+                          size_t skip, size_t len)
 {
   for (int r = 0; r < t->size; r++)
     t->in[r] = manta__team_staging(t, r) + skip;
@@ -252,33 +243,35 @@ static void reduce_staged(struct manta__team *t, const struct transfer *x, uint8
 }
 
 // Ours is read where it lies: it is written there in a moment, and the staged copy is the peers'.
-static void take_reduced(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void take_reduced(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                         size_t len)
 {
   for (int r = 0; r < t->size; r++)
     t->in[r] = r == t->rank ? x->send + at : manta__team_staging(t, r);
   manta__reduce(x->recv + at, t->in, t->size, len / x->size, x->type, x->op);
 }
 
-static void take_reduced_if_root(struct manta__team *t, const struct transfer *x, size_t at,
+static void take_reduced_if_root(struct manta__team *t, const struct manta__transfer *x, size_t at,
                                  size_t len)
 {
   if (t->rank == x->root)
     take_reduced(t, x, at, len);
 }
 
-static void take_reduced_block(struct manta__team *t, const struct transfer *x, size_t at,
+static void take_reduced_block(struct manta__team *t, const struct manta__transfer *x, size_t at,
                                size_t len)
 {
   reduce_staged(t, x, x->recv + at, (size_t)t->rank * x->piece, len);
 }
 
-static void take_from_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void take_from_root(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                           size_t len)
 {
   if (t->rank != x->root)
     memcpy(x->recv + at, manta__team_staging(t, x->root), len);
 }
 
-static void take_all(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void take_all(struct manta__team *t, const struct manta__transfer *x, size_t at, size_t len)
 {
   for (int r = 0; r < t->size; r++) {
     uint8_t *to = x->recv + (size_t)r * x->bytes + at;
@@ -288,13 +281,15 @@ static void take_all(struct manta__team *t, const struct transfer *x, size_t at,
   }
 }
 
-static void take_all_if_root(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void take_all_if_root(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                             size_t len)
 {
   if (t->rank == x->root)
     take_all(t, x, at, len);
 }
 
-static void take_ragged(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void take_ragged(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                        size_t len)
 {
   uint8_t *to = x->recv;
   for (int r = 0; r < t->size; r++) {
@@ -305,178 +300,25 @@ static void take_ragged(struct manta__team *t, const struct transfer *x, size_t 
   }
 }
 
-static void take_blocks(struct manta__team *t, const struct transfer *x, size_t at, size_t len)
+static void take_blocks(struct manta__team *t, const struct manta__transfer *x, size_t at,
+                        size_t len)
 {
   for (int r = 0; r < t->size; r++)
     memcpy(x->recv + (size_t)r * x->bytes + at,
            manta__team_staging(t, r) + (size_t)t->rank * x->piece, len);
 }
 
-static void take_block_of_root(struct manta__team *t, const struct transfer *x, size_t at,
+static void take_block_of_root(struct manta__team *t, const struct manta__transfer *x, size_t at,
                                size_t len)
 {
   memcpy(x->recv + at, manta__team_staging(t, x->root) + (size_t)t->rank * x->piece, len);
 }
 
-// --- straight from the others' buffers ----------------------------------------------------------
-
-static const uint8_t *send_of(const struct manta__team *t, int rank)
-{
-  return t->fabric->base + manta__team_desc(t, rank)->send_at;
-}
-
-static uint8_t *recv_of(const struct manta__team *t, int rank)
-{
-  return t->fabric->base + manta__team_desc(t, rank)->recv_at;
-}
-
-// A direct way may take long: now and then it looks whether it is still of use.
-static bool aborted(const struct manta__team *t)
-{
-  return atomic_load_explicit(t->fabric->host.abort, memory_order_relaxed) != 0;
-}
-
-static manta_status give_up(const struct manta__team *t, manta_error *err)
-{
-  atomic_store(&t->line[t->rank].gave_up, 1);
-  return t->fabric->host.check(t->fabric->host.ctx, err);
-}
-
-static manta_status fetch(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t bytes,
-                          manta_error *err)
-{
-  for (size_t at = 0; at < bytes; at += LOOK) {
-    if (aborted(t))
-      return give_up(t, err);
-    memcpy(to + at, from + at, bytes - at < LOOK ? bytes - at : LOOK);
-  }
-  return MANTA_OK;
-}
-
-// One after the other, each rank beginning with its neighbour: not all at the same buffer.
-static manta_status fetch_blocks(struct manta__team *t, const struct transfer *x, size_t skip,
-                                 manta_error *err)
-{
-  for (int i = 1; i < t->size; i++) {
-    int r = (t->rank + i) % t->size;
-    MANTA_TRY(fetch(t, x->recv + (size_t)r * x->bytes, send_of(t, r) + skip, x->bytes, err));
-  }
-  uint8_t *own = x->recv + (size_t)t->rank * x->bytes;
-  if (own != x->send + skip)
-    memcpy(own, x->send + skip, x->bytes);
-  return MANTA_OK;
-}
-
-static manta_status direct_broadcast(struct manta__team *t, const struct transfer *x,
-                                     manta_error *err)
-{
-  return t->rank == x->root ? MANTA_OK : fetch(t, x->recv, send_of(t, x->root), x->bytes, err);
-}
-
-static manta_status direct_allgather(struct manta__team *t, const struct transfer *x,
-                                     manta_error *err)
-{
-  return fetch_blocks(t, x, 0, err);
-}
-
-static manta_status direct_gather(struct manta__team *t, const struct transfer *x, manta_error *err)
-{
-  return t->rank == x->root ? fetch_blocks(t, x, 0, err) : MANTA_OK;
-}
-
-static manta_status direct_alltoall(struct manta__team *t, const struct transfer *x,
-                                    manta_error *err)
-{
-  return fetch_blocks(t, x, (size_t)t->rank * x->bytes, err);
-}
-
-static manta_status direct_scatter(struct manta__team *t, const struct transfer *x,
-                                   manta_error *err)
-{
-  size_t skip = (size_t)t->rank * x->bytes;
-  if (t->rank == x->root && x->recv == x->send + skip)
-    return MANTA_OK;
-  return fetch(t, x->recv, send_of(t, x->root) + skip, x->bytes, err);
-}
-
-static manta_status direct_reduce_scatter(struct manta__team *t, const struct transfer *x,
-                                          manta_error *err)
-{
-  size_t skip = (size_t)t->rank * x->bytes;
-  for (size_t at = 0; at < x->bytes; at += LOOK) {
-    size_t len = x->bytes - at < LOOK ? x->bytes - at : LOOK;
-    if (aborted(t))
-      return give_up(t, err);
-    for (int r = 0; r < t->size; r++)
-      t->in[r] = (r == t->rank ? x->send : send_of(t, r)) + skip + at;
-    manta__reduce(x->recv + at, t->in, t->size, len / x->size, x->type, x->op);
-  }
-  return MANTA_OK;
-}
-
-// --- all-reduce ---------------------------------------------------------------------------------
-
-// The part of n bytes that is ours to reduce, in whole cache lines.
-static void slice(const struct manta__team *t, size_t n, size_t *from, size_t *to)
-{
-  size_t per = ((n + (size_t)t->size - 1) / (size_t)t->size + 63) & ~(size_t)63;
-  *from = per * (size_t)t->rank < n ? per * (size_t)t->rank : n;
-  *to = n - *from < per ? n : *from + per;
-}
-
-// Few lines: to be had for writing at once, instead of first for reading. Of many the processor's
-// own prefetching is better.
-static void fetch_to_write(const uint8_t *p, size_t len)
-{
-  for (size_t i = 0; len <= SOME && i < len; i += 64)
-    __builtin_prefetch(p + i, 1);
-}
-
-// Whether a rank may reduce straight into its own buffer, which nobody else reads there.
-static bool is_apart(const struct transfer *x)
-{
-  return x->send == x->recv || x->send + x->bytes <= x->recv || x->recv + x->bytes <= x->send;
-}
-
-// Straight out of all buffers into those of `first` … `last`: each byte is touched by one rank.
-static manta_status reduce_slice(struct manta__team *t, const struct transfer *x, int first,
-                                 int last, manta_error *err)
-{
-  _Alignas(64) uint8_t block[BLOCK];
-  const bool own = first <= t->rank && t->rank <= last && is_apart(x);
-  size_t from, to;
-  slice(t, x->bytes, &from, &to);
-  for (size_t at = from; at < to; at += BLOCK) {
-    size_t len = to - at < BLOCK ? to - at : BLOCK;
-    if (aborted(t))
-      return give_up(t, err);
-    for (int r = first; r <= last; r++)
-      fetch_to_write(recv_of(t, r) + at, len);
-    for (int r = 0; r < t->size; r++)
-      t->in[r] = send_of(t, r) + at;
-    uint8_t *sum = own ? x->recv + at : block;
-    manta__reduce(sum, t->in, t->size, len / x->size, x->type, x->op);
-    for (int r = first; r <= last; r++)
-      if (r != t->rank || !own)
-        memcpy(recv_of(t, r) + at, sum, len);
-  }
-  return MANTA_OK;
-}
-
-static manta_status direct_allreduce(struct manta__team *t, const struct transfer *x,
-                                     manta_error *err)
-{
-  return reduce_slice(t, x, 0, t->size - 1, err);
-}
-
-static manta_status direct_reduce(struct manta__team *t, const struct transfer *x, manta_error *err)
-{
-  return reduce_slice(t, x, x->root, x->root, err);
-}
+// --- all-reduce of many -------------------------------------------------------------------------
 
 // With many ranks each reduces a part of the piece, and all copy the whole. Nobody reads what is
 // staged after the second phase, nor the result after the first one of the next piece.
-static manta_status reduce_in_parts(struct manta__team *t, const struct transfer *x,
+static manta_status reduce_in_parts(struct manta__team *t, const struct manta__transfer *x,
                                     manta_error *err)
 {
   const size_t part = t->ring / 2;
@@ -485,7 +327,7 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct transfer
     manta__team_slot(t, len);
     stage_own(t, x, at, len);
     MANTA_TRY(manta__team_meet(t, err));
-    slice(t, len, &from, &to);
+    manta__slice(t, len, &from, &to);
     if (to > from)
       reduce_staged(t, x, t->result + from, from, to - from);
     MANTA_TRY(manta__team_meet(t, err));
@@ -497,19 +339,20 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct transfer
 // --- a call -------------------------------------------------------------------------------------
 
 static const struct way ways[] = {
-    [MANTA__CALL_ALLREDUCE] = {stage_own, take_reduced, direct_allreduce, TINY, SENDS_AND_RECVS,
-                               false},
-    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, direct_reduce, LARGE,
+    [MANTA__CALL_ALLREDUCE] = {stage_own, take_reduced, manta__direct_allreduce, TINY,
+                               SENDS_AND_RECVS, false},
+    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, manta__direct_reduce, LARGE,
                             SENDS_AND_RECV_OF_ROOT, false},
-    [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, direct_reduce_scatter, LARGE,
-                                    SENDS, true},
-    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, direct_broadcast, SOME, SEND_OF_ROOT,
-                               false},
-    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, direct_allgather, LARGE, SENDS, false},
+    [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, manta__direct_reduce_scatter,
+                                    LARGE, SENDS, true},
+    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, manta__direct_broadcast, SOME,
+                               SEND_OF_ROOT, false},
+    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, manta__direct_allgather, LARGE, SENDS, false},
     [MANTA__CALL_ALLGATHERV] = {stage_ragged, take_ragged, NULL, 0, SENDS, false},
-    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, direct_alltoall, LARGE, SENDS, true},
-    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, direct_gather, LARGE, SENDS, false},
-    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, direct_scatter, LARGE,
+    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, manta__direct_alltoall, LARGE, SENDS,
+                              true},
+    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, manta__direct_gather, LARGE, SENDS, false},
+    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, manta__direct_scatter, LARGE,
                              SEND_OF_ROOT, true},
 };
 
@@ -519,8 +362,8 @@ static size_t round_up(size_t n, size_t to)
 }
 
 // A piece is a whole number of cache lines, or less than one.
-static struct transfer make(const struct manta__team *t, const struct manta__task *task,
-                            const struct way *w)
+static struct manta__transfer make(const struct manta__team *t, const struct manta__task *task,
+                                   const struct way *w)
 {
   size_t size = manta_dtype_bytes(task->type), count = task->count;
   size_t piece = w->blocks ? PIECE / (size_t)t->size : PIECE;
@@ -531,22 +374,22 @@ static struct transfer make(const struct manta__team *t, const struct manta__tas
     piece = LARGE / 2; // the others take one while the root stages the next
   if (w->blocks && count * size <= FEW / (size_t)t->size) // so that all fit behind the description
     piece = count ? round_up(count * size, 8) : 8;
-  return (struct transfer){.send = task->send,
-                           .recv = task->recv,
-                           .bytes = count * size,
-                           .piece = piece,
-                           .size = size,
-                           .type = task->type,
-                           .op = task->op,
-                           .root = task->root,
-                           .counts = task->counts,
-                           .blocks = w->blocks,
-                           .in_parts = task->call == MANTA__CALL_ALLREDUCE && t->size > 3};
+  return (struct manta__transfer){.send = task->send,
+                                  .recv = task->recv,
+                                  .bytes = count * size,
+                                  .piece = piece,
+                                  .size = size,
+                                  .type = task->type,
+                                  .op = task->op,
+                                  .root = task->root,
+                                  .counts = task->counts,
+                                  .blocks = w->blocks,
+                                  .in_parts = task->call == MANTA__CALL_ALLREDUCE && t->size > 3};
 }
 
 // Whether what a rank receives lies where others still read. In its own block nobody does.
 static bool is_tangled(const struct manta__team *t, const struct manta__task *task,
-                       const struct transfer *x)
+                       const struct manta__transfer *x)
 {
   size_t n = (size_t)t->size, own = (size_t)t->rank * x->bytes;
   const uint8_t *send = x->send, *recv = x->recv;
@@ -586,7 +429,7 @@ int16_t manta__desc_root(const struct manta__task *task, int n)
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
-                                   const struct transfer *x, const struct way *w)
+                                   const struct manta__transfer *x, const struct way *w)
 {
   struct manta__desc d = {.call = (uint8_t)task->call,
                           .type = (uint8_t)task->type,
@@ -608,7 +451,7 @@ manta_status manta__team_run(struct manta__team *t, const struct manta__task *ta
                              manta_error *err)
 {
   const struct way *w = &ways[task->call];
-  struct transfer x = make(t, task, w);
+  struct manta__transfer x = make(t, task, w);
   struct manta__desc d = describe(t, task, &x, w);
   if (task->call != MANTA__CALL_BARRIER)
     return transfer(t, &d, &x, w, err);
