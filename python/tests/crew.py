@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the process group share: workers with PyTorch that check something."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from manta.sgd import TorchConfig, Trainer
+
+Check = Callable[[Any, int, int], Any]  # (torch, rank, size)
+
+
+class Crew:
+    """A trainer whose runs are checks that every rank makes."""
+
+    def __init__(self, n: int, **config: Any):
+        self.trainer = Trainer(TorchConfig(**config), num_workers=(n, n), max_retries=0, quiet=True)
+
+    def __call__(self, check: Check) -> list[Any]:
+        def train() -> Any:
+            import torch
+            import torch.distributed as dist
+            torch.manual_seed(7)
+            return check(torch, dist.get_rank(), dist.get_world_size())
+        return self.trainer.run(train)
