@@ -24,7 +24,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "sys/pages.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -34,8 +33,7 @@
 #define SEALS    (F_SEAL_SHRINK | F_SEAL_GROW)
 #define PAGE     4096
 #define POPULATE (1u << 20)
-#define HURRY_NS 400000  /* for a large page, on the average: half of what small ones take */
-#define CALM_NS  2000000 /* the same, while nobody waits: but the next save may come at once */
+#define SLOW_NS  1000000 /* for a large page: small ones take as long */
 
 static_assert(MANTA__SLOT_META % PAGE == 0, "the meta data has pages of its own");
 
@@ -84,7 +82,7 @@ static manta_status no_memory(uint64_t capacity, const char *what, manta_error *
   return manta_error_set(err, st, "a snapshot slot of %" PRIu64 " bytes: %s: %m", capacity, what);
 }
 
-static manta_status map_new(struct manta__slot *s, uint64_t capacity, bool hurry, manta_error *err)
+static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_error *err)
 {
   if (ftruncate(s->fd, (off_t)capacity) < 0)
     return no_memory(capacity, "size", err);
@@ -93,8 +91,7 @@ static manta_status map_new(struct manta__slot *s, uint64_t capacity, bool hurry
     return no_memory(capacity, "map", err);
   s->meta = p;
   s->capacity = capacity;
-  int64_t patience = (int64_t)(capacity / MANTA__LARGE_PAGE) * (hurry ? HURRY_NS : CALM_NS);
-  manta__pages_enlarge(p, capacity, manta__now() + patience);
+  manta__pages_enlarge(p, capacity, SLOW_NS);
   if (allocate(s->fd, capacity) < 0)
     return no_memory(capacity, "allocate", err);
   if (populate(p, capacity) < 0)
@@ -105,15 +102,14 @@ static manta_status map_new(struct manta__slot *s, uint64_t capacity, bool hurry
   return MANTA_OK;
 }
 
-manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, bool hurry,
-                              manta_error *err)
+manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err)
 {
   static _Atomic uint64_t made;
   struct manta__slot s = {.fd = memfd_create("manta-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING),
                           .serial = atomic_fetch_add(&made, 1) + 1};
   if (s.fd < 0)
     return no_memory(capacity, "memfd_create", err);
-  manta_status st = map_new(&s, capacity, hurry, err);
+  manta_status st = map_new(&s, capacity, err);
   if (st < 0) {
     manta__slot_drop(&s);
     return st;

@@ -68,10 +68,8 @@ struct manta__slot {
 };
 
 /* Makes a slot of `capacity` bytes (whole pages): FREE, sealed, every page in memory and mapped.
- * The mapping does not reach forked children. hurry: somebody waits for it, and large pages are
- * taken only as long as that is no slower than small ones. */
-manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, bool hurry,
-                              manta_error *err);
+ * The mapping does not reach forked children. */
+manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err);
 /* Unmaps and closes; the slot is empty again. Twice is harmless. */
 void manta__slot_drop(struct manta__slot *s);
 /* Sleeps while *word is `value`, at most `ms` milliseconds; wakes who sleeps there. */

@@ -75,8 +75,7 @@ static void *warm(void *arg)
       continue;
     struct manta__slot *slot = &w->item[i].slot;
     manta__slot_drop(slot);
-    manta__slot_make(slot, w->capacity, false,
-                     NULL); // if it fails, the save that needs it says why
+    manta__slot_make(slot, w->capacity, NULL); // if it fails, the save that needs it says why
     atomic_store_explicit(&w->item[i].done, 1, memory_order_release);
     manta__slot_wake(&w->item[i].done);
   }
@@ -220,7 +219,7 @@ static manta_status remake(struct manta__slots *s, int i, uint64_t need, manta_e
 {
   manta__slot_drop(&s->slot[i]);
   s->owner = getpid();
-  return manta__slot_make(&s->slot[i], capacity_for(need), true, err);
+  return manta__slot_make(&s->slot[i], capacity_for(need), err);
 }
 
 // Gives a slot that is FREE and large enough.

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "comm/comm.h"
 #include "sys/pages.h"
 #include "sys/shm.h"
@@ -235,7 +234,7 @@ manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_erro
   MANTA_TRY(manta__comm_usable(c, err));
   MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
   *out = c->fabric->base + at;
-  manta__pages_enlarge(*out, bytes, MANTA__NEVER); // once, for all of the training
+  manta__pages_enlarge(*out, bytes, INT64_MAX); // once, for all of the training
   return MANTA_OK;
 }
 

@@ -50,13 +50,16 @@ static int collapse(char *p)
   return madvise(p, LARGE, MADV_COLLAPSE);
 }
 
-void manta__pages_enlarge(void *p, size_t bytes, int64_t by)
+void manta__pages_enlarge(void *p, size_t bytes, int64_t slow_ns)
 {
   char *at = (char *)rounded_up((uintptr_t)p), *end = (char *)p + bytes;
   if (at >= end || (size_t)(end - at) < LARGE)
     return;
   madvise(at, (size_t)(end - at) & ~(LARGE - 1), MADV_HUGEPAGE); // then the write may suffice
-  for (; (size_t)(end - at) >= LARGE && manta__now() < by; at += LARGE)
+  for (int slow = 0; (size_t)(end - at) >= LARGE && slow < 2; at += LARGE) {
+    int64_t began = manta__now();
     if (collapse(at) < 0 && errno != EAGAIN && errno != EBUSY)
       return;
+    slow = manta__now() - began > slow_ns ? slow + 1 : 0; // one may be a turn of another program
+  }
 }

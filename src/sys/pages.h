@@ -21,8 +21,9 @@
 void *manta__pages_map(int fd, size_t bytes, int prot, int flags);
 /* Has the memory in [p, p + bytes), a shared mapping of a memfd, put into large pages as far as
  * whole ones fit, and in the page table; what was never written is zero. Where the kernel can't or
- * has none, or when it is `by`, the rest stays as it was: a page takes some 0.1 ms, but where its
- * memory has to be cleared of others, or got by a virtual machine, several. */
-void manta__pages_enlarge(void *p, size_t bytes, int64_t by);
+ * has none, the rest stays as it was; also after two in a row that took longer than `slow_ns` each.
+ * A page takes some 0.1 ms, but several where its memory has to be cleared of others, or a virtual
+ * machine has to get it first; small ones of the same size take 1 ms. */
+void manta__pages_enlarge(void *p, size_t bytes, int64_t slow_ns);
 
 #endif
