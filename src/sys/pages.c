@@ -52,6 +52,8 @@ static int collapse(char *p)
 
 void manta__pages_enlarge(void *p, size_t bytes, int64_t slow_ns)
 {
+  if (bytes < LARGE)
+    return;
   char *at = (char *)rounded_up((uintptr_t)p), *end = (char *)p + bytes;
   if (at >= end || (size_t)(end - at) < LARGE)
     return;
