@@ -121,11 +121,17 @@ def _is_common(world: _World | None) -> bool:
     rank, size = _manta.place()[:2]
     there = world is not None and (world.rank, world.size) == (rank, size)
     token = world.token if world is not None and there and dist.is_initialized() else 0
+    tokens = set(_of_all(token, size))
+    return token != 0 and tokens == {token}
+
+
+def _of_all(number: int, size: int) -> list[int]:
+    """That of each rank."""
     if size == 1:
-        return token != 0
-    mine, all_ = torch.tensor([token]), torch.zeros(size, dtype=torch.int64)
+        return [number]
+    mine, all_ = torch.tensor([number]), torch.zeros(size, dtype=torch.int64)
     _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group.BYTE)
-    return token != 0 and set(all_.tolist()) == {token}
+    return [int(n) for n in all_.tolist()]
 
 
 def _take_gpu(backend: str | None, local_rank: int) -> bool:
@@ -158,11 +164,7 @@ def _own_gpus() -> int:
 
 def _is_shared(gpus: int) -> bool:
     size = _manta.place()[1]
-    if size == 1:
-        return False
-    mine, all_ = torch.tensor([gpus]), torch.zeros(size, dtype=torch.int64)
-    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group.BYTE)
-    return len(set(all_.tolist())) < size
+    return len(set(_of_all(gpus, size))) < size
 
 
 # --- rendezvous -----------------------------------------------------------------------------------

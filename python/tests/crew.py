@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
+
+import pytest
 
 from manta.sgd import TorchConfig, Trainer
 
@@ -23,3 +25,13 @@ class Crew:
             torch.manual_seed(7)
             return check(torch, dist.get_rank(), dist.get_world_size())
         return self.trainer.run(train)
+
+
+def crew_of(n: int, **config: Any) -> Any:
+    """A fixture: one crew for all tests of a file."""
+    @pytest.fixture(scope="module")
+    def crew() -> Iterator[Crew]:
+        made = Crew(n, **config)
+        yield made
+        made.trainer.shutdown()
+    return crew

@@ -3,27 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
-from crew import Crew
+from crew import Crew, crew_of
 
 pytest.importorskip("torch")
 
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Crew]:
-    crew = Crew(2)
-    yield crew
-    crew.trainer.shutdown()
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[Crew]:
-    crew = Crew(4)
-    yield crew
-    crew.trainer.shutdown()
+two, four = crew_of(2), crew_of(4)
 
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64",

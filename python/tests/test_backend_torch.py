@@ -5,35 +5,37 @@ built on top of it in torch."""
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 import pytest
 
-from crew import Crew
+from crew import Crew, crew_of
 from manta.sgd import TorchConfig
 
 pytest.importorskip("torch")
 
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Crew]:
-    crew = Crew(2)
-    yield crew
-    crew.trainer.shutdown()
+two, four = crew_of(2), crew_of(4)
+two_gloo = crew_of(2, backend="gloo")
 
 
-@pytest.fixture(scope="module")
-def four() -> Iterator[Crew]:
-    crew = Crew(4)
-    yield crew
-    crew.trainer.shutdown()
+# --- meeting --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def two_gloo() -> Iterator[Crew]:
-    crew = Crew(2, backend="gloo")
-    yield crew
-    crew.trainer.shutdown()
+def test_a_store_that_is_not_there_is_named(two: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> str:
+        from datetime import timedelta
+
+        from manta import _torch_world as world
+        nobody = world._free_port("127.0.0.1")
+        with pytest.raises(RuntimeError) as e:
+            world._join_store(world._World("gloo", 1, 2, address="127.0.0.1"), str(nobody),
+                              timedelta(seconds=1))
+        return f"{nobody} {e.value}"
+
+    for said in two(check):
+        port = said.split()[0]
+        assert f"store of rank 0 is not to be reached at 127.0.0.1, port {port}, from" in said
+        assert "Host(address=" in said and "NAME@ADDRESS in MANTA_HOSTS" in said
 
 
 # --- groups ---------------------------------------------------------------------------------------

@@ -35,6 +35,12 @@ def loaded_torch() -> Any:
     return sys.modules.get("torch")
 
 
+def loaded(module: str, *names: str) -> tuple[type, ...]:
+    """Those classes of a module that are there: what nobody has loaded, nobody has objects of."""
+    found = (getattr(sys.modules.get(module), name, None) for name in names)
+    return tuple(cls for cls in found if isinstance(cls, type))
+
+
 @cache
 def _name_of(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")

@@ -11,10 +11,9 @@ from __future__ import annotations
 import gc
 import math
 import pickle
-import sys
 from typing import Any, Callable, NamedTuple
 
-from manta._state.entry import Packing, loaded_torch
+from manta._state.entry import Packing, loaded, loaded_torch
 
 
 class Mesh(NamedTuple):
@@ -43,23 +42,17 @@ class NotWhole(Exception):
 # --- saving ---------------------------------------------------------------------------------------
 
 
-_DTENSOR = "torch.distributed.tensor", "DTensor"
-_SHARDED = "torch.distributed._shard.sharded_tensor", "ShardedTensor"
-
-
-def _classes(*names: tuple[str, str]) -> tuple[type, ...]:
-    """What nobody has loaded, nobody has objects of."""
-    found = (getattr(sys.modules.get(module), name, None) for module, name in names)
-    return tuple(cls for cls in found if isinstance(cls, type))
-
-
 def kinds() -> tuple[type, ...]:
     """Of tensors of which a rank has only a piece."""
-    return _classes(_DTENSOR, _SHARDED)
+    return (*_dtensors(), *loaded("torch.distributed._shard.sharded_tensor", "ShardedTensor"))
 
 
 def is_dtensor(t: Any) -> bool:
-    return isinstance(t, _classes(_DTENSOR))
+    return isinstance(t, _dtensors())
+
+
+def _dtensors() -> tuple[type, ...]:
+    return loaded("torch.distributed.tensor", "DTensor")
 
 
 def refuse(t: Any, found: Packing) -> None:

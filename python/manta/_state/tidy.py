@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from manta._state.entry import MAX_DEPTH
+from manta._state.entry import MAX_DEPTH, loaded
 
 
 def clean(obj: Any) -> Any:
@@ -19,13 +18,8 @@ class _Kinds:
     """Classes of models, as far as anybody has loaded them."""
 
     def __init__(self) -> None:
-        self.wrappers = _loaded("torch.nn.parallel", "DistributedDataParallel", "DataParallel")
-        self.cut = _loaded("torch.distributed.fsdp", "FullyShardedDataParallel", "FSDPModule")
-
-
-def _loaded(module: str, *names: str) -> tuple[type, ...]:
-    found = [getattr(sys.modules.get(module), name, None) for name in names]
-    return tuple(cls for cls in found if isinstance(cls, type))
+        self.wrappers = loaded("torch.nn.parallel", "DistributedDataParallel", "DataParallel")
+        self.cut = loaded("torch.distributed.fsdp", "FullyShardedDataParallel", "FSDPModule")
 
 
 def _clean(obj: Any, kinds: _Kinds, depth: int) -> Any:
