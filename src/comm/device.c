@@ -5,6 +5,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/module.h"
 #include "comm/nccl_abi.h"
 
@@ -18,14 +19,19 @@ static int note_loads(struct dl_phdr_info *info, size_t size, void *out)
   return 1;
 }
 
-// NULL while CUDA's driver is not loaded. Any thread may ask; all find the same.
+// NULL while CUDA's driver is not loaded. Any thread may ask; all find the same. Every small call
+// does: an answer holds for a tick of the coarse clock, of some milliseconds, for a driver that was
+// just loaded takes far longer until it has given out its first memory.
 static pointer_fn find_query(void)
 {
   static _Atomic(pointer_fn) found;
   static _Atomic unsigned long long seen;
+  static _Atomic int64_t looked;
   pointer_fn query = atomic_load_explicit(&found, memory_order_relaxed);
-  if (query)
+  int64_t now = query ? 0 : manta__now_coarse();
+  if (query || now == atomic_load_explicit(&looked, memory_order_relaxed))
     return query;
+  atomic_store_explicit(&looked, now, memory_order_relaxed);
   unsigned long long loads = 0;
   dl_iterate_phdr(note_loads, &loads);
   if (loads == atomic_load_explicit(&seen, memory_order_relaxed))

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/prefetch.h"
 #include "comm/reduce.h"
 #include "comm/shared.h"
 
@@ -120,7 +121,7 @@ manta_status manta__direct_reduce_scatter(struct manta__team *t, const struct ma
 static void fetch_to_write(const uint8_t *p, size_t len)
 {
   for (size_t i = 0; len <= SOME && i < len; i += 64)
-    __builtin_prefetch(p + i, 1);
+    manta__prefetch_to_write(p + i);
 }
 
 // Whether a rank may reduce straight into its own buffer, which nobody else reads there.

@@ -57,16 +57,14 @@ static manta_status open_device(manta_comm *c, int gpu, int64_t by, manta_error 
 
 static manta_status same_everywhere(manta_comm *c, const struct manta__task *t, manta_error *err)
 {
-  struct manta__desc d = {.call = (uint8_t)(t->call | MANTA__CALL_ON_GPU),
-                          .type = (uint8_t)t->type,
-                          .op = (uint8_t)t->op,
-                          .root = t->root,
+  const uint32_t call = t->call | MANTA__CALL_ON_GPU;
+  struct manta__desc d = {.head = manta__desc_head(call, t->type, t->op, (int16_t)t->root),
                           .count = t->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};
   if (c->hosts) { // of a call that it does not know it only compares the descriptions
     struct manta__task on_gpu = *t;
-    on_gpu.call = (enum manta__call)d.call;
+    on_gpu.call = (enum manta__call)call;
     return manta__comm_run_host(c, &on_gpu, err);
   }
   manta_status st = manta__team_begin(&c->team, &d, err);

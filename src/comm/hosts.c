@@ -415,10 +415,8 @@ manta_status manta__hosts_open(struct manta__hosts *h, const struct manta__openi
 {
   struct manta__team *t = h->team;
   const struct manta__task *task = o->task;
-  struct manta__desc d = {.call = (uint8_t)task->call,
-                          .type = (uint8_t)task->type,
-                          .op = (uint8_t)task->op,
-                          .root = manta__desc_root(task, h->size),
+  int16_t root = manta__task_root(task, h->size);
+  struct manta__desc d = {.head = manta__desc_head(task->call, task->type, task->op, root),
                           .count = task->count,
                           .send_at = manta__heap_place(t->fabric, task->send, o->bytes),
                           .recv_at = manta__heap_place(t->fabric, task->recv, o->bytes)};

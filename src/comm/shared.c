@@ -125,7 +125,7 @@ static enum where look(const struct manta__team *t, const struct manta__transfer
     counted += counts;
     const struct manta__desc *d = manta__team_desc(t, r);
     placed += counts && is_placed(d, w->reach, r == x->root);
-    tangled = tangled || d->tangled;
+    tangled = tangled || (d->head & MANTA__DESC_TANGLED);
   }
   return placed == 0 ? NONE_IN_HEAP : placed == counted && !tangled ? ALL_IN_HEAP : MIXED;
 }
@@ -150,6 +150,36 @@ static manta_status go_on(struct manta__team *t, const struct manta__transfer *x
   return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
 }
 
+// The first rank tells how later calls are to be staged.
+static manta_status begin(struct manta__team *t, struct manta__desc *d, manta_error *err)
+{
+  d->head |= (uint64_t)t->stager.next << MANTA__DESC_PAST_AT;
+  manta_status st = manta__team_begin(t, d, err);
+  t->stager.past = (uint16_t)(manta__team_desc(t, 0)->head >> MANTA__DESC_PAST_AT);
+  return st;
+}
+
+static bool is_tiny(const struct manta__team *t, const struct manta__transfer *x)
+{
+  return x->bytes <= x->piece && slot_bytes(t, x, x->bytes) <= TINY;
+}
+
+// What is tiny lies behind the description, wherever its buffers are: such a call is as long as its
+// instructions are many.
+static manta_status ride(struct manta__team *t, struct manta__desc *d,
+                         const struct manta__transfer *x, const struct way *w, manta_error *err)
+{
+  t->stager.now = false;
+  manta__team_slot(t, slot_bytes(t, x, x->bytes));
+  if (x->bytes)
+    w->stage(t, x, 0, x->bytes);
+  manta_status st = begin(t, d, err);
+  if (st == MANTA_OK && x->bytes)
+    w->take(t, x, 0, x->bytes);
+  t->turn++;
+  return st;
+}
+
 // What is small and private rides with the description.
 static manta_status transfer(struct manta__team *t, struct manta__desc *d,
                              const struct manta__transfer *x, const struct way *w, manta_error *err)
@@ -167,9 +197,7 @@ static manta_status transfer(struct manta__team *t, struct manta__desc *d,
       w->stage(t, x, 0, x->bytes);
     ns = class < 0 ? 0 : manta__now() - began;
   }
-  d->past = s->next;
-  manta_status st = manta__team_begin(t, d, err);
-  s->past = manta__team_desc(t, 0)->past;
+  manta_status st = begin(t, d, err);
   began = class < 0 ? 0 : manta__now();
   if (st == MANTA_OK)
     st = go_on(t, x, w, rides, &staged, err);
@@ -420,7 +448,7 @@ static bool is_tangled(const struct manta__team *t, const struct manta__task *ta
 }
 
 // Ragged counts must agree one by one: they decide how many pieces there are.
-int16_t manta__desc_root(const struct manta__task *task, int n)
+int16_t manta__task_root(const struct manta__task *task, int n)
 {
   uint64_t h = 0;
   for (int r = 0; task->counts && r < n; r++)
@@ -431,10 +459,8 @@ int16_t manta__desc_root(const struct manta__task *task, int n)
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
                                    const struct manta__transfer *x, const struct way *w)
 {
-  struct manta__desc d = {.call = (uint8_t)task->call,
-                          .type = (uint8_t)task->type,
-                          .op = (uint8_t)task->op,
-                          .root = manta__desc_root(task, t->size),
+  int16_t root = manta__task_root(task, t->size);
+  struct manta__desc d = {.head = manta__desc_head(task->call, task->type, task->op, root),
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};
@@ -442,7 +468,7 @@ static struct manta__desc describe(const struct manta__team *t, const struct man
     size_t blocks = w->blocks ? (size_t)t->size : 1;
     d.send_at = manta__heap_place(t->fabric, task->send, x->bytes * blocks);
     d.recv_at = manta__heap_place(t->fabric, task->recv, x->bytes);
-    d.tangled = is_tangled(t, task, x);
+    d.head |= is_tangled(t, task, x) ? MANTA__DESC_TANGLED : 0;
   }
   return d;
 }
@@ -453,9 +479,5 @@ manta_status manta__team_run(struct manta__team *t, const struct manta__task *ta
   const struct way *w = &ways[task->call];
   struct manta__transfer x = make(t, task, w);
   struct manta__desc d = describe(t, task, &x, w);
-  if (task->call != MANTA__CALL_BARRIER)
-    return transfer(t, &d, &x, w, err);
-  manta_status st = manta__team_begin(t, &d, err);
-  t->turn++;
-  return st;
+  return is_tiny(t, &x) ? ride(t, &d, &x, w, err) : transfer(t, &d, &x, w, err);
 }

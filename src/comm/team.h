@@ -95,22 +95,56 @@ enum manta__call {
 #define MANTA__NOWHERE   UINT64_MAX
 #define MANTA__TINY_SLOT SIZE_MAX
 
-/* What a rank says of its call. */
+/* What a rank says of its call. Whole words: what is stored as bytes and then copied as words waits
+ * until the bytes have reached the cache. */
 struct manta__desc {
-  uint8_t call, type, op;
-  bool tangled;  /* send and receive overlap: pieces must be staged before any is written */
-  int16_t root;  /* allgatherv: a hash of its counts */
-  uint16_t past; /* of the first rank: see struct manta__stager; need not agree */
+  uint64_t head; /* see manta__desc_head */
   uint64_t count;
   uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
 };
 
-/* What a rank publishes in one turn: read by the others with one miss if the data are few. */
+/* Of a head: send and receive overlap, so pieces must be staged before any is written. Need not
+ * agree. */
+#define MANTA__DESC_TANGLED ((uint64_t)1 << 24)
+/* Of the first rank: see struct manta__stager. Need not agree, either. */
+#define MANTA__DESC_PAST_AT 48
+#define MANTA__DESC_AGREES  (~(MANTA__DESC_TANGLED | (uint64_t)0xffff << MANTA__DESC_PAST_AT))
+
+/* root of an allgatherv: a hash of its counts. */
+static inline uint64_t manta__desc_head(uint32_t call, manta_dtype type, manta_op op, int16_t root)
+{
+  return (uint64_t)(uint8_t)call | (uint64_t)(uint8_t)type << 8 | (uint64_t)(uint8_t)op << 16 |
+         (uint64_t)(uint16_t)root << 32;
+}
+
+static inline uint32_t manta__desc_call(const struct manta__desc *d)
+{
+  return d->head & 0xff;
+}
+
+static inline manta_dtype manta__desc_type(const struct manta__desc *d)
+{
+  return (manta_dtype)(d->head >> 8 & 0xff);
+}
+
+static inline unsigned manta__desc_op(const struct manta__desc *d)
+{
+  return d->head >> 16 & 0xff;
+}
+
+static inline int manta__desc_root(const struct manta__desc *d)
+{
+  return (int16_t)(d->head >> 32);
+}
+
+/* What a rank publishes in one turn. Who waits looks at the first line all the time and thereby
+ * takes it from us: it is written at once, at the end, and the data have lines of their own, which
+ * stay ours until then (4 B between far processors: 0.64 -> 0.32 us). */
 struct manta__post {
   _Alignas(64) _Atomic uint32_t phase;
   _Atomic int32_t cpu; /* where it was made, with more ranks than processors */
   struct manta__desc desc;
-  uint8_t tiny[MANTA__COMM_TINY];
+  _Alignas(64) uint8_t tiny[MANTA__COMM_TINY];
 };
 
 struct manta__line {                   /* of one rank, in the segment */
@@ -212,9 +246,6 @@ void manta__team_publish(struct manta__team *t);
 manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err);
 /* Publishes, and waits for the same of all others. */
 manta_status manta__team_meet(struct manta__team *t, manta_error *err);
-/* Publishes `d` (and what lies in the staging buffer), waits, and compares. */
-manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d,
-                               manta_error *err);
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
@@ -238,9 +269,12 @@ void manta__team_alive(const struct manta__team *t, bool waits);
 void manta__team_background(void);
 const char *manta__call_name(uint32_t call);
 /* What a description has for a root in a group of n (shared.c). */
-int16_t manta__desc_root(const struct manta__task *task, int n);
+int16_t manta__task_root(const struct manta__task *task, int n);
 /* Whether two ranks call the same; and the message if they do not. */
-bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b);
+static inline bool manta__desc_same(const struct manta__desc *a, const struct manta__desc *b)
+{
+  return ((a->head ^ b->head) & MANTA__DESC_AGREES) == 0 && a->count == b->count;
+}
 manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_rank,
                                 const struct manta__desc *b, manta_error *err);
 /* The next place of this size in everybody's staging buffer: now the current piece. */
@@ -257,6 +291,18 @@ static inline uint8_t *manta__team_staging(const struct manta__team *t, int rank
   if (t->slot == MANTA__TINY_SLOT)
     return t->line[rank].post[t->turn & 1].tiny;
   return t->staging + (size_t)rank * t->ring + t->slot;
+}
+
+/* Publishes the description of our post (and what lies in the staging buffer), waits for those of
+ * the others, and compares. */
+manta_status manta__team_exchange(struct manta__team *t, manta_error *err);
+/* The same with this description. Here, so that what the caller has in registers goes straight
+ * into the post. */
+static inline manta_status manta__team_begin(struct manta__team *t, const struct manta__desc *d,
+                                             manta_error *err)
+{
+  t->line[t->rank].post[t->turn & 1].desc = *d;
+  return manta__team_exchange(t, err);
 }
 
 /* --- stager.c --- */
