@@ -11,8 +11,7 @@ static int count(const struct manta__team *t, int here, int ranks[CPUS])
 {
   int last = -1;
   for (int r = 0; r < t->size; r++) {
-    const struct manta__post *post = &t->line[r].post[t->turn & 1];
-    int cpu = atomic_load_explicit(&post->cpu, memory_order_relaxed);
+    int cpu = (int)atomic_load_explicit(&t->line[r].cpu, memory_order_relaxed) - 1;
     if (cpu < 0 || cpu >= CPUS)
       continue;
     ranks[cpu]++;

@@ -17,7 +17,8 @@
 #define YIELD_NS    300000 /* of a wait: then asleep */
 #define YIELDED_NS  500000 /* somebody had the processor who does not wait for us */
 #define SHUN        50     /* waits without yielding after that */
-#define LOOKS       64     /* waits between two looks at who runs where */
+#define LOOKS       8      /* long waits between two looks at who runs where, */
+#define LOOKS_MANY  64     /* and where all are long */
 #define RING_MAX    (64u << 10)
 #define RINGS_MAX   ((size_t)1 << 30)
 #define FETCHED     320          /* of a post: the processor does better with more */
@@ -289,7 +290,7 @@ static bool yield_to(struct manta__team *t, int rank, uint32_t phase)
     t->shun--;
     return false;
   }
-  if (t->crowded && ++t->looks >= LOOKS)
+  if (++t->looks >= (t->crowded ? LOOKS_MANY : LOOKS))
     manta__team_even_out(t);
   do {
     sched_yield();
@@ -382,24 +383,23 @@ static void fetch_others(const struct manta__team *t)
 
 manta_status manta__team_exchange(struct manta__team *t, manta_error *err)
 {
-  struct manta__post *own = &t->line[t->rank].post[t->turn & 1];
-  if (t->crowded)
-    atomic_store_explicit(&own->cpu, sched_getcpu(), memory_order_relaxed);
+  const struct manta__desc *own = manta__team_desc(t, t->rank);
   manta__team_publish(t);
   // What comes now is done while the others read that.
   int64_t limit = t->timeout_ns;
   t->by = limit < 0 ? MANTA__NEVER : manta__now() + limit;
+  atomic_store_explicit(&t->line[t->rank].cpu, (uint32_t)(sched_getcpu() + 1),
+                        memory_order_relaxed);
   manta__team_alive(t, false);
   fetch_own(t);
   MANTA_TRY(manta__team_wait(t, t->phase, err));
   fetch_others(t);
   for (int r = 0; r < t->size; r++) {
     const struct manta__desc *o = manta__team_desc(t, r);
-    if (manta__desc_same(o, &own->desc))
+    if (manta__desc_same(o, own))
       continue;
     t->cursor = 0; // ours may have gone another way than theirs
-    return manta__desc_differ(manta__team_label(t, t->rank), &own->desc, manta__team_label(t, r), o,
-                              err);
+    return manta__desc_differ(manta__team_label(t, t->rank), own, manta__team_label(t, r), o, err);
   }
   return MANTA_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * More ranks than processors: who moves where, seen from one rank whose peers are made up.
+ * Processors with more ranks than others: who moves where, seen from one rank whose peers are made
+ * up.
  */
 #include <sched.h>
 
@@ -35,7 +36,7 @@ static bool moves(int rank, int there, int host_size)
   struct manta__team t = {
       .fabric = &f, .rank = rank, .size = N, .line = line, .turn = 1, .looks = 7};
   for (int r = 0; r < N; r++)
-    atomic_store(&line[r].post[1].cpu, r < there ? second : first);
+    atomic_store(&line[r].cpu, (uint32_t)(r < there ? second : first) + 1);
   do // the scheduler may have other plans
     manta__thread_move(first);
   while (sched_getcpu() != first);
