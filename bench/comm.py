@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import defaultdict
 from typing import Callable
 
+import netns
 import peers
 from kit import (CALM, Bench, CannotMeasure, Grid, Others, Row, await_calm, median, number,
                  pair_ratio, percentile)
@@ -226,3 +228,39 @@ def storm(b: Bench) -> list[Row]:
                 "ms", s["death_ms"], f"{b.sizes.storm_kills} kills, no hang, no wrong sum",
                 wrong == 0, note=f"{checked:,} sums were right, {wrong} wrong, slowest "
                 f"{max(s['death_ms']):.1f} ms")]
+
+
+def death_on_another_host(b: Bench) -> list[Row]:
+    if not b.can_span_hosts():
+        return []
+    with netns.TwoHosts() as hosts:
+        ms = b.samples("comm", "death", "--mb", b.sizes.big_mb, "--kills", b.sizes.reps,
+                       "--workers", 4, "--private", 1,
+                       MANTA_HOSTS=hosts.manta_hosts(b.env["MANTA_BIN"], 2))["death_ms"]
+    return [Row("comm-death-hosts", f"SIGKILL in a {b.sizes.big_mb} MB all-reduce -> returned on "
+                "all others, 4 ranks on two hosts", "ms", ms, "<= 1000", max(ms) <= 1000,
+                note=f"slowest {number(max(ms))}")]
+
+
+def same(b: Bench) -> list[Row]:
+    """The same job twice, with and without overlap, for two sizes of buckets, on one host and on
+    two: how many of all end with the bits of the first."""
+    digests: list[float] = []
+
+    def run_all(**env: str) -> None:
+        for overlap, kb in itertools.product((0, 1), (1 << 10, 25 << 10)):
+            for _ in range(2):
+                digests.extend(set(b.samples("same", "--mb", b.sizes.same_mb, "--workers", 4,
+                                             "--overlap", overlap, "--bucket-kb", kb,
+                                             **env)["digest"]))
+
+    run_all()
+    if spans := b.can_span_hosts():
+        with netns.TwoHosts() as hosts:
+            run_all(MANTA_HOSTS=hosts.manta_hosts(b.env["MANTA_BIN"], 2))
+    runs = 16 if spans else 8
+    equal = digests.count(digests[0]) if len(digests) == runs else 0  # ranks of a run differ
+    return [Row("comm-same", f"of {runs} data-parallel trainings on 4 ranks, with the same bits at "
+                "the end", "runs", [float(equal)], str(runs), equal == runs,
+                note="twice; overlap on, off; buckets of 1 and 25 MB; "
+                     + ("one host, two" if spans else "one host"))]

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import netns
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM_LIMIT_S = 900
 CALM = 0.15  # of the processors, for everything else
@@ -55,6 +57,7 @@ class Sizes:
     step_ms: int = 300
     ddp_mb: int = 25
     ddp_us: int = 20_000
+    same_mb: int = 26
     net_mb: int = 25
     comm_reps: int = 9  # rounds per size
     gloo_reps: int = 3
@@ -74,7 +77,8 @@ class Sizes:
 
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
-              step_ms=10, ddp_mb=1, ddp_us=500, net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
+              step_ms=10, ddp_mb=1, ddp_us=500, same_mb=1,
+              net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
               comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5,
               py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_steps=5, py_batch=2)
 
@@ -120,8 +124,8 @@ class Bench:
         self.env = {**os.environ, "MANTA_BIN": str(build / "src" / "cmd" / "manta"),
                     "MANTA_MODULES": str(build / "src")}
 
-    def text(self, program: str, *args: object) -> str:
-        return self.run(self.build / "bench" / f"bench_{program}", *args)
+    def text(self, program: str, *args: object, **env: str) -> str:
+        return self.run(self.build / "bench" / f"bench_{program}", *args, env={**self.env, **env})
 
     def manta(self, *args: object) -> Any:
         """What the command says in JSON."""
@@ -143,10 +147,14 @@ class Bench:
                                 f"{done.stderr.strip()}")
         return done.stdout
 
-    def samples(self, program: str, *args: object) -> Samples:
-        """One call in a fresh directory, which is removed."""
+    def samples(self, program: str, *args: object, **env: str) -> Samples:
+        """One call in a fresh directory, which is removed; env: besides what all programs get."""
         with tempfile.TemporaryDirectory(dir=self.scratch) as d:
-            return parse(self.text(program, *args, "--dir", d))
+            return parse(self.text(program, *args, "--dir", d, **env))
+
+    def can_span_hosts(self) -> bool:
+        """Not without root, ip or UCX: the hosts are network namespaces."""
+        return netns.possible() and (self.build / "src" / "libmanta-ucx.so").exists()
 
 
 class Others:

@@ -25,7 +25,7 @@ NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "r
          "comm-broadcast-private", "comm-allgather-shared", "comm-allgather-private",
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
-         "ddp", "ddp-overlap"]
+         "comm-same", "ddp", "ddp-overlap"]
 OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-new", "py-new-gloo",
               "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
               "py-recover-gloo", "py-ddp-mlp", "py-ddp-resnet", "py-memory", "py-same"]

@@ -59,6 +59,11 @@ class TwoHosts:
             time.sleep(0.02)
         raise TimeoutError("the interfaces do not come up")
 
+    def manta_hosts(self, manta: str, ranks: int) -> str:
+        """For MANTA_HOSTS: so many ranks on each, by agents inside."""
+        return "; ".join(f"{name}@{dev} {ranks} ip netns exec {name} {manta} agent --stdio"
+                         for name, dev in zip(self.names, self.devs))
+
     def remove(self) -> None:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], stdin=subprocess.DEVNULL,
