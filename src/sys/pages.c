@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
@@ -18,12 +19,17 @@ static uintptr_t rounded_up(uintptr_t at)
   return (at + LARGE - 1) & ~(uintptr_t)(LARGE - 1);
 }
 
+size_t manta__page_bytes(void)
+{
+  return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 // The room is taken first, with one page more, and what is before and behind given back.
 void *manta__pages_map(int fd, size_t bytes, int prot, int flags)
 {
   if (bytes < LARGE || bytes > SIZE_MAX - LARGE)
     return mmap(NULL, bytes, prot, flags, fd, 0);
-  size_t whole = ((bytes + 4095) & ~(size_t)4095) + LARGE;
+  size_t whole = manta__pages_round(bytes) + LARGE;
   char *room = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED)
     return MAP_FAILED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sys/pages.h - large pages for shared memory.
+ * sys/pages.h - pages of shared memory, and large ones for it.
  *
  * A page of 2 MB is one fault and one entry of the page table instead of 512: 256 MB of it were
  * there after 20 ms instead of 210, were read twice as fast (8.6 against 18.5 ms) and copied to 1.7
@@ -15,6 +15,16 @@
 #include <stdint.h>
 
 #define MANTA__LARGE_PAGE ((size_t)2 << 20)
+
+/* Of a small page here: 4 KB on x86-64; 4, 16 or 64 KB on aarch64, as the kernel was built. */
+size_t manta__page_bytes(void);
+/* To whole small pages, upwards. What the kernel is told of memory begins at one, and counts to the
+ * end of the last: where two share a page, both are meant. */
+static inline size_t manta__pages_round(size_t bytes)
+{
+  size_t page = manta__page_bytes();
+  return (bytes + page - 1) & ~(page - 1);
+}
 
 /* mmap of the first `bytes` of a file at any address that suits large pages; MAP_FAILED and errno
  * if that can't be. */
