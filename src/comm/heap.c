@@ -3,6 +3,7 @@
  * comm/heap.c - memory that all ranks can read: each rank deals out its own region of one segment.
  *
  * First fit over a sorted list of blocks, kept in private memory: allocations are few and large.
+ * A block is whole pages of this machine.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -60,7 +61,7 @@ manta_status manta__fabric_create(struct manta__fabric **out, const struct manta
       here[n++] = r;
   f->next_group = 1;
   f->heap_at = heap_at(host->size);
-  f->region = ((f->bytes - f->heap_at) / (size_t)host->size) & ~(uint64_t)4095;
+  f->region = (f->bytes - f->heap_at) / (size_t)host->size & ~(uint64_t)(manta__page_bytes() - 1);
   pthread_mutex_init(&f->lock, NULL);
   *out = f;
   return MANTA_OK;
@@ -128,9 +129,7 @@ static manta_status cut(struct manta__fabric *f, size_t i, uint64_t bytes, manta
 
 static manta_status take(struct manta__fabric *f, size_t bytes, uint64_t *at, manta_error *err)
 {
-  uint64_t need = bytes < f->region ? (bytes + 4095) & ~(uint64_t)4095 : UINT64_MAX;
-  if (need == 0)
-    need = 4096;
+  uint64_t need = bytes < f->region ? manta__pages_round(bytes ? bytes : 1) : UINT64_MAX;
   if (f->blocks == 0)
     MANTA_TRY(insert(f, 0, (struct manta__heap_block){0, f->region, false}, err));
   for (size_t i = 0; i < f->blocks; i++) {
@@ -163,7 +162,7 @@ static void give(struct manta__fabric *f, uint64_t place)
   for (size_t i = 0; i < f->blocks; i++) {
     if (f->block[i].at != at || !f->block[i].used)
       continue;
-    // The pages go back to the kernel, and come again as zeros.
+    // The pages, which are nobody else's, go back to the kernel and come again as zeros.
     madvise(f->base + place, f->block[i].bytes, MADV_REMOVE);
     f->block[i].used = false;
     join(f, i);

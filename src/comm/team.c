@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/prefetch.h"
+#include "sys/pages.h"
 
 #define SPINS       400    /* some 10 us, while every rank has a processor of its own */
 #define YIELD_NS    300000 /* of a wait: then asleep */
@@ -30,11 +31,6 @@ static _Thread_local bool background;
 
 // --- layout -------------------------------------------------------------------------------------
 
-static size_t pages(size_t n)
-{
-  return (n + 4095) & ~(size_t)4095;
-}
-
 static size_t ring_bytes(int n)
 {
   size_t ring = RING_MAX;
@@ -45,12 +41,12 @@ static size_t ring_bytes(int n)
 
 static size_t lines_bytes(int n)
 {
-  return pages((size_t)n * sizeof(struct manta__line));
+  return manta__pages_round((size_t)n * sizeof(struct manta__line));
 }
 
 static size_t pairs_bytes(int n)
 {
-  return pages((size_t)n * (size_t)n * sizeof(struct manta__pair));
+  return manta__pages_round((size_t)n * (size_t)n * sizeof(struct manta__pair));
 }
 
 size_t manta__team_ring_size(int n)
