@@ -35,7 +35,7 @@ static bool aborted(const struct manta__team *t)
 
 static manta_status give_up(const struct manta__team *t, manta_error *err)
 {
-  atomic_store(&t->line[t->rank].gave_up, 1);
+  manta__team_give_up(t);
   return t->fabric->host.check(t->fabric->host.ctx, err);
 }
 

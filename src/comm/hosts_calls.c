@@ -428,7 +428,7 @@ static manta_status run(struct manta__hosts *h, const struct manta__task *task, 
   if (st < 0 && st != MANTA_EINVAL) {
     manta__wire_drop(h->wire, h->req, h->reqs);
     h->broken = true;
-    atomic_store(&h->team->line[h->team->rank].gave_up, 1);
+    manta__team_give_up(h->team);
   }
   return st;
 }

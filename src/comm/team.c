@@ -202,7 +202,7 @@ manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int
   bool quits = atomic_load_explicit(&t->quit, memory_order_relaxed);
   bool late = by != MANTA__NEVER && manta__now() > by;
   if (aborted || (!left && (quits || late)))
-    atomic_store(&t->line[t->rank].gave_up, 1);
+    manta__team_give_up(t);
   if (aborted)
     return t->fabric->host.check(t->fabric->host.ctx, err);
   if (left)

@@ -249,6 +249,14 @@ manta_status manta__team_meet(struct manta__team *t, manta_error *err);
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
+/* A call of ours failed: says so before anything of our memory can change. */
+static inline void manta__team_give_up(const struct manta__team *t)
+{
+  atomic_store(&t->line[t->rank].gave_up, 1);
+  // The store keeps back nothing that comes after it: who reads what the caller writes next could
+  // miss it (on x86-64 it does, and this is no instruction).
+  atomic_thread_fence(memory_order_release);
+}
 /* Whether what we read from the memory of `rank` was still whole. To be called after we published
  * that we have read it: who waits for that says first that it gives up, then returns, and then its
  * memory may change. */
