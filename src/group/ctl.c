@@ -75,7 +75,8 @@ void manta__ctl_abort(struct manta__ctl *c, uint32_t cause)
 
 manta_status manta__ctl_check(const struct manta__ctl *c, manta_error *err)
 {
-  uint32_t cause = atomic_load_explicit(&c->abort, memory_order_relaxed);
+  // Acquire: what was explained before the abort is seen with it.
+  uint32_t cause = atomic_load_explicit(&c->abort, memory_order_acquire);
   if (cause == MANTA__ABORT_NONE)
     return MANTA_OK;
   // Seen before it could be explained: only a death on this host is.
