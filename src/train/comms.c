@@ -25,7 +25,8 @@ static void alive(void *ctx, bool waits)
 {
   struct manta__cell *cell = ((struct manta__comms *)ctx)->job->cell;
   atomic_store_explicit(&cell->beat_ns, manta__now_coarse(), memory_order_relaxed);
-  atomic_store_explicit(&cell->stalled, waits, memory_order_relaxed);
+  // Release: a clock that goes again goes from now, not from before the wait.
+  atomic_store_explicit(&cell->stalled, waits, memory_order_release);
 }
 
 static manta_status agree(void *ctx, int64_t *value, int64_t by, manta_error *err)
