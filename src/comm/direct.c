@@ -143,11 +143,13 @@ static manta_status reduce_slice(struct manta__team *t, const struct manta__tran
     if (aborted(t))
       return give_up(t, err);
     for (int r = first; r <= last; r++)
-      fetch_to_write(recv_of(t, r) + at, len);
+      if (r != t->rank)
+        fetch_to_write(recv_of(t, r) + at, len);
     for (int r = 0; r < t->size; r++)
       t->in[r] = send_of(t, r) + at;
     uint8_t *sum = own ? x->recv + at : block;
     manta__reduce(sum, t->in, t->size, len / x->size, x->type, x->op);
+    manta__team_claim(t);
     for (int r = first; r <= last; r++)
       if (r != t->rank || !own)
         memcpy(recv_of(t, r) + at, sum, len);

@@ -11,7 +11,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/prefetch.h"
 #include "sys/pages.h"
 
 #define SPINS       400    /* some 10 us, while every rank has a processor of its own */

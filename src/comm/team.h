@@ -24,6 +24,7 @@
 
 #include <manta/comm.h>
 
+#include "base/prefetch.h"
 #include "sys/bell.h"
 
 #define MANTA__COMM_TINY  (1u << 10)  /* up to here the data lie behind the description */
@@ -149,7 +150,7 @@ struct manta__post {
 struct manta__line {                   /* of one rank, in the segment */
   _Alignas(128) _Atomic uint32_t left; /* its function has returned */
   _Atomic uint32_t gave_up;            /* a call of its failed: its memory is its own again */
-  _Atomic uint32_t cpu;                /* where it last began a call, from 1 on */
+  _Alignas(64) _Atomic uint32_t cpu;   /* where it last began a call, from 1 on: often written */
   struct manta__post post[2];          /* of this turn and the one before */
 };
 
@@ -242,6 +243,11 @@ void manta__team_warm(struct manta__team *t);
 manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, manta_error *err);
 /* Publishes our next phase. */
 void manta__team_publish(struct manta__team *t);
+/* Our next phase comes soon: gets the line of our post back from those who have read it. */
+static inline void manta__team_claim(const struct manta__team *t)
+{
+  manta__prefetch_to_write(&t->line[t->rank].post[t->turn & 1]);
+}
 /* Waits until every rank has published this phase, which we have. */
 manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err);
 /* Publishes, and waits for the same of all others. */
