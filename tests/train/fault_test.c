@@ -682,8 +682,7 @@ static void a_full_disk_does_not_stop_the_run(void **state)
   assert_all(&r, 2, 3000);
   snprintf(cmd, sizeof cmd, "test $(stat -f -c %%a %s) -le 2", r.dir); // blocks left: it was full
   int full = system(cmd);
-  manta_trainer_destroy(r.t);
-  r.t = NULL;
+  rig_destroy(&r);
   snprintf(cmd, sizeof cmd, "umount -l %s", r.dir);
   assert_int_equal(system(cmd), 0);
   assert_int_equal(full, 0);

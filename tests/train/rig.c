@@ -258,15 +258,19 @@ manta_status rig_run(struct rig *r, const manta_value *config)
   return manta_trainer_run(r->t, counting, &r->rc, &r->results, &r->err);
 }
 
+void rig_destroy(struct rig *r)
+{
+  manta_trainer_destroy(r->t);
+  r->t = made = NULL;
+}
+
 void rig_fini(struct rig *r)
 {
   char cmd[128];
-  manta_trainer_destroy(r->t);
-  made = NULL;
+  rig_destroy(r);
   manta_value_fini(&r->results);
   snprintf(cmd, sizeof cmd, "rm -rf %s 2>/dev/null", r->dir);
   assert_true(within(5, system(cmd) == 0)); // the writer of a killed agent may still be at work
-  r->t = NULL;
 }
 
 // --- processes ----------------------------------------------------------------------------------

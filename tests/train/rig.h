@@ -64,6 +64,7 @@ manta_status counting(manta_session *s, manta_value *result, manta_error *err);
 void rig_init(struct rig *r, int workers); /* before the trainer is made: change cfg and rc then */
 void rig_make(struct rig *r);
 manta_status rig_run(struct rig *r, const manta_value *config);
+void rig_destroy(struct rig *r); /* the trainer, where the rig is still needed */
 void rig_fini(struct rig *r);
 int rig_teardown(void **state); /* of every test: one that fails must not spoil the next */
 #define rig_test(f) cmocka_unit_test_teardown(f, rig_teardown)
