@@ -121,7 +121,7 @@ static inline void relax(void)
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  __asm__ volatile("yield");
+  __asm__ volatile("isb"); // many of them do nothing at all at a yield
 #endif
 }
 
