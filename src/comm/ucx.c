@@ -10,6 +10,7 @@
  * (3) UCX is configured by its own tables, never by the environment of the process; what the user
  *     has set there (UCX_TLS, UCX_NET_DEVICES, UCX_LOG_LEVEL …) stands.
  */
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@
 
 #define MAGIC     0x4d4e5831u  /* "MNX1" */
 #define PATIENCE  1000000000ll /* ns that stop and destroy may take */
+#define SETTLE    100000000ll  /* and what it may take besides */
+#define QUIET     10000000ll   /* without anything from the net: no more comes */
 #define FREE_KEPT 256
 
 struct manta__net_req {
@@ -473,6 +476,19 @@ static void ucx_stop(struct manta__net *net)
     finish(u->started.next, UCS_ERR_CANCELED, 0);
 }
 
+// A peer that was just about to connect to us is still answered: UCX (1.13) ends the process if it
+// has to throw such an answer away with the worker.
+static void settle(struct ucx *u)
+{
+  int64_t now = manta__now(), end = now + SETTLE, quiet = now + QUIET;
+  for (; now < end && now < quiet; now = manta__now()) {
+    if (ucp_worker_progress(u->worker) != 0)
+      quiet = now + QUIET;
+    else
+      sched_yield();
+  }
+}
+
 static void ucx_destroy(struct manta__net *net)
 {
   struct ucx *u = ucx_of(net);
@@ -480,6 +496,8 @@ static void ucx_destroy(struct manta__net *net)
     return;
   if (u->worker && !u->stopped)
     close_all(u, false);
+  if (u->worker && u->stopped)
+    settle(u);
   if (u->worker)
     ucp_worker_destroy(u->worker);
   if (u->context)
