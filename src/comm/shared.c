@@ -189,19 +189,20 @@ static manta_status transfer(struct manta__team *t, struct manta__desc *d,
   // The time of a root whose data ride says nothing of those who read them.
   bool blind = rides && w->reach == SEND_OF_ROOT;
   int class = blind ? -1 : manta__stager_class(x->bytes);
-  int64_t began = class < 0 ? 0 : manta__now(), ns = 0;
+  bool timed = class >= 0 && t->rank == 0 && d->send_at == MANTA__NOWHERE;
+  int64_t began = timed ? manta__now() : 0, ns = 0;
   s->now = class >= 0 && s->past >> class & 1;
   if (rides) {
     manta__team_slot(t, slot_bytes(t, x, x->bytes));
     if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
       w->stage(t, x, 0, x->bytes);
-    ns = class < 0 ? 0 : manta__now() - began;
+    ns = timed ? manta__now() - began : 0;
   }
   manta_status st = begin(t, d, err);
-  began = class < 0 ? 0 : manta__now();
+  began = timed ? manta__now() : 0;
   if (st == MANTA_OK)
     st = go_on(t, x, w, rides, &staged, err);
-  if (staged && class >= 0 && t->rank == 0)
+  if (staged && timed)
     manta__stager_note(s, class, ns + manta__now() - began, x->bytes, t->ring);
   t->turn++;
   return st;

@@ -226,13 +226,18 @@ manta_status manta__team_ready(struct manta__team *t, uint32_t call, int gone, m
                              manta__call_name(call), err);
 }
 
+static bool is_whole(const struct manta__team *t, int rank)
+{
+  return !atomic_load(t->fabric->host.abort) && !atomic_load(&t->line[rank].gave_up);
+}
+
 manta_status manta__team_settle(struct manta__team *t, int rank, const char *call, manta_error *err)
 {
   char who[48];
+  if (is_whole(t, rank))
+    return MANTA_OK;
   if (atomic_load(t->fabric->host.abort))
     return t->fabric->host.check(t->fabric->host.ctx, err);
-  if (!atomic_load(&t->line[rank].gave_up))
-    return MANTA_OK;
   return manta_error_set(err, MANTA_EPEERLOST, "%s: %s has given up", call,
                          tell_rank(who, sizeof who, t, rank));
 }
@@ -327,7 +332,8 @@ manta_status manta__team_meet_settled(struct manta__team *t, manta_error *err)
 {
   MANTA_TRY(manta__team_meet(t, err));
   for (int r = 0; r < t->size; r++)
-    MANTA_TRY(manta__team_settle(t, r, call_of(t), err));
+    if (!is_whole(t, r))
+      return manta__team_settle(t, r, call_of(t), err);
   return MANTA_OK;
 }
 
