@@ -141,8 +141,24 @@ static bool step_send(manta_comm *c, manta_work *w, manta_status *st)
   return false;
 }
 
+// Whether an earlier receive, which had nothing a moment ago, may take what is there now.
+static bool is_later(const manta_comm *c, const manta_work *w)
+{
+  if (w->move.sends || w->move.headed || is_remote(c, w))
+    return false;
+  for (const manta_work *i = c->mover.first; i != w; i = i->next)
+    if (!i->move.sends && !i->move.headed && i->move.tag == w->move.tag &&
+        (i->any || w->any || i->move.peer == w->move.peer))
+      return true;
+  return false;
+}
+
 static bool step_one(manta_comm *c, manta_work *w, manta_status *st)
 {
+  if (is_later(c, w)) {
+    *st = manta__team_trouble(&c->team, c->team.rank, false, w->move.by, "recv", &w->err);
+    return *st < 0;
+  }
   if (w->any)
     return step_any(c, w, st);
   if (is_remote(c, w))

@@ -184,8 +184,8 @@ bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status
   // A message that was cut short has left its channel in the middle of nowhere.
   if ((*st = manta__team_ready(t, m->sends ? MANTA__CALL_SEND : MANTA__CALL_RECV, -1, err)) < 0)
     return true;
-  // Looked at first: what it sent before it left is still there.
-  bool left = atomic_load_explicit(&t->line[m->peer].left, memory_order_acquire);
+  // Looked at first: what it sent before it left is still there, also behind another's message.
+  bool left = !m->held && atomic_load_explicit(&t->line[m->peer].left, memory_order_acquire);
   if (m->sends ? send_step(t, m) : recv_step(t, m)) {
     *st = verdict(t, m, err);
     return true;
