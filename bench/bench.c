@@ -116,6 +116,13 @@ void *bench_resident(size_t bytes)
   return p;
 }
 
+uint32_t bench_mix(uint32_t x)
+{
+  x = (x ^ x >> 16) * 0x85ebca6bu;
+  x = (x ^ x >> 13) * 0xc2b2ae35u;
+  return x ^ x >> 16;
+}
+
 #define SIDE 48
 
 // One product of two small matrices: some 20 µs of arithmetic.

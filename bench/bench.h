@@ -36,6 +36,8 @@ void *bench_board_make(size_t bytes, char *path, size_t path_size);
 /* In a worker: maps it once per process. */
 void *bench_board(const manta_session *s, size_t bytes);
 
+/* Well-mixed bits of x: the same noise in every run. */
+uint32_t bench_mix(uint32_t x);
 /* Allocates and touches `bytes`; dies without memory. */
 void *bench_resident(size_t bytes);
 /* Arithmetic that stays in the caches: so many products of small matrices, or for so long. */

@@ -240,13 +240,6 @@ struct killer {
   int64_t within_ns; /* after all ranks are inside */
 };
 
-static uint32_t mix(uint32_t x)
-{
-  x = (x ^ x >> 16) * 0x85ebca6bu;
-  x = (x ^ x >> 13) * 0xc2b2ae35u;
-  return x ^ x >> 16;
-}
-
 static void await_inside(const struct killer *k, struct attempt *a, int number)
 {
   for (int64_t by = bench_now() + LIMIT_S * 1000000000ll; atomic_load(&a->inside) < k->world;) {
@@ -264,8 +257,8 @@ static void *kill_them(void *ctx)
   for (int i = 0; i < k->kills; i++) {
     struct attempt *a = &k->b->attempt[i];
     await_inside(k, a, i);
-    bench_nap((int64_t)(mix((uint32_t)bench_now()) % (uint32_t)k->within_ns));
-    int victim = (int)(mix((uint32_t)i + 77) % (uint32_t)k->world);
+    bench_nap((int64_t)(bench_mix((uint32_t)bench_now()) % (uint32_t)k->within_ns));
+    int victim = (int)(bench_mix((uint32_t)i + 77) % (uint32_t)k->world);
     atomic_store(&a->victim, victim);
     atomic_store(&a->killed_ns, bench_now());
     kill(atomic_load(&a->pid[victim]), SIGKILL);
@@ -337,7 +330,7 @@ static void print_deaths(const struct board *b, int kills, int world)
 // Whole numbers, so that sums are exact.
 static float number_at(int rank, uint32_t step, size_t i)
 {
-  return (float)(mix((uint32_t)i + step * 7919u + (uint32_t)rank * 104729u) & 1023);
+  return (float)(bench_mix((uint32_t)i + step * 7919u + (uint32_t)rank * 104729u) & 1023);
 }
 
 static bool right(const float *sum, size_t n, uint32_t step, int world)
@@ -355,7 +348,7 @@ static bool right(const float *sum, size_t n, uint32_t step, int world)
 // Sizes between one element and all of them, as many small as large.
 static size_t storm_size(uint32_t step)
 {
-  return 1 + mix(step) % (1u << mix(step + 1) % 19) % STORM_FLOATS;
+  return 1 + bench_mix(step) % (1u << bench_mix(step + 1) % 19) % STORM_FLOATS;
 }
 
 static manta_status storm(manta_session *s, manta_value *result, manta_error *err)
@@ -370,7 +363,7 @@ static manta_status storm(manta_session *s, manta_value *result, manta_error *er
   MANTA_TRY(manta_shm_alloc(c, sizeof own, &shared, err));
   struct attempt *a = enter(s, b);
   for (uint32_t step = (uint32_t)manta_session_attempt(s) << 16;; step++) {
-    float *buf = mix(step + 2) & 1 ? shared : own;
+    float *buf = bench_mix(step + 2) & 1 ? shared : own;
     size_t n = storm_size(step);
     for (size_t i = 0; i < n; i++)
       buf[i] = number_at(rank, step, i);

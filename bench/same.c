@@ -8,23 +8,15 @@
  * another order of addition gives other bits. Printed is a digest of all weights, once per rank.
  */
 #include <math.h>
-#include <string.h>
 
 #include "bench.h"
 
 #define LAYERS 13
 
-static uint32_t mix(uint32_t x)
-{
-  x = (x ^ x >> 16) * 0x85ebca6bu;
-  x = (x ^ x >> 13) * 0xc2b2ae35u;
-  return x ^ x >> 16;
-}
-
-// Between 2^-10 and 2^10, of either sign.
+// Between 2^-8 and 2^8, of either sign.
 static float noise(uint32_t a, uint32_t b)
 {
-  uint32_t bits = mix(a * 0x9e3779b1u + mix(b + 1));
+  uint32_t bits = bench_mix(a * 0x9e3779b1u + bench_mix(b + 1));
   float part = (float)(bits >> 8) / (float)(1 << 24) + 1;
   return ldexpf(bits & 1 ? part : -part, (int)(bits >> 1 & 15) - 8);
 }
