@@ -100,12 +100,15 @@ typedef struct manta_trainer_config {
   double host_timeout_s; /* 0: 15. A host that is silent for longer is lost with its workers */
   const struct manta_program *program; /* what workers are forked from (manta/embed.h); NULL: the
                                           program that called manta_init */
+  bool
+      keep_workers; /* survivors and later runs keep their processes, with all that a train function
+                        left in them. Else every call of a train function begins in a fresh one */
 } manta_trainer_config;
 /* Every field, so that -Wextra has nothing to say in C or in C++. */
 #define MANTA_TRAINER_CONFIG_INIT                                                                  \
   {                                                                                                \
     sizeof(manta_trainer_config), 0, 0, NULL, NULL, 0, false, 0, 0, 0, 0, NULL, 0, false, false,   \
-        false, 0, NULL, NULL, 0, NULL, 0, 0, NULL                                                  \
+        false, 0, NULL, NULL, 0, NULL, 0, 0, NULL, false                                           \
   }
 
 typedef struct manta_run_config {
@@ -169,6 +172,8 @@ MANTA_API manta_status manta_trainer_execute_single(manta_trainer *t, manta_trai
  * next checkpoint when one is going on (a run that never saves stays as it is). Does not wait. Any
  * thread. MANTA_EINVAL outside of 1 … MANTA_MAX_RANKS. */
 MANTA_API manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err);
+/* Sets keep_workers for the runs that follow; not while one is going on. */
+MANTA_API void manta_trainer_keep(manta_trainer *t, bool keep);
 /* Asks the running function to save and return (as SIGTERM to a worker does): run or next then give
  * MANTA_EPREEMPTED. Returns at once; harmless without a run. Any thread, and async-signal-safe: it
  * is what a SIGTERM handler of the driver calls. */

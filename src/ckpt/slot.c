@@ -102,62 +102,7 @@ static manta_status map_new(struct manta__slot *s, uint64_t capacity, manta_erro
   return MANTA_OK;
 }
 
-manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err)
-{
-  static _Atomic uint64_t made;
-  struct manta__slot s = {.fd = memfd_create("manta-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING),
-                          .serial = atomic_fetch_add(&made, 1) + 1};
-  if (s.fd < 0)
-    return no_memory(capacity, "memfd_create", err);
-  manta_status st = map_new(&s, capacity, err);
-  if (st < 0) {
-    manta__slot_drop(&s);
-    return st;
-  }
-  s.meta->tensors_off = s.meta->value_off = MANTA__SLOT_META;
-  s.meta->capacity = capacity;
-  s.meta->magic = MANTA__SLOT_MAGIC;
-  *out = s;
-  return MANTA_OK;
-}
-
-void manta__slot_drop(struct manta__slot *s)
-{
-  if (s->meta)
-    munmap(s->meta, s->capacity);
-  if (s->fd >= 0)
-    close(s->fd);
-  *s = (struct manta__slot){.fd = -1};
-}
-
-/* --- The state word --- */
-
-bool manta__slot_filled(uint32_t state)
-{
-  return state == MANTA__SLOT_READY || state == MANTA__SLOT_WRITING || state == MANTA__SLOT_RETIRED;
-}
-
-bool manta__slot_move(struct manta__slot_meta *m, uint32_t from, uint32_t to)
-{
-  if (!atomic_compare_exchange_strong(&m->state, &from, to))
-    return false;
-  if (to == MANTA__SLOT_FREE)
-    manta__slot_wake(&m->state);
-  return true;
-}
-
-void manta__slot_wake(_Atomic uint32_t *word)
-{
-  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void manta__slot_wait(const _Atomic uint32_t *word, uint32_t value, int ms)
-{
-  struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
-  syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
-}
-
-/* --- Those who hold a dup --- */
+/* --- Checks --- */
 
 // Size of a descriptor that is a sealed memfd of whole pages.
 static manta_status sealed_size(int fd, uint64_t *size, manta_error *err)
@@ -205,6 +150,96 @@ static manta_status check_page(const struct manta__slot_meta *page, uint64_t siz
   atomic_store_explicit(&copy->state, state, memory_order_relaxed);
   return check(copy, state, size, err);
 }
+
+/* --- Making and dropping --- */
+
+static uint64_t next_serial(void)
+{
+  static _Atomic uint64_t made;
+  return atomic_fetch_add(&made, 1) + 1;
+}
+
+manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err)
+{
+  struct manta__slot s = {.fd = memfd_create("manta-slot", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                          .serial = next_serial()};
+  if (s.fd < 0)
+    return no_memory(capacity, "memfd_create", err);
+  manta_status st = map_new(&s, capacity, err);
+  if (st < 0) {
+    manta__slot_drop(&s);
+    return st;
+  }
+  s.meta->tensors_off = s.meta->value_off = MANTA__SLOT_META;
+  s.meta->capacity = capacity;
+  s.meta->magic = MANTA__SLOT_MAGIC;
+  *out = s;
+  return MANTA_OK;
+}
+
+manta_status manta__slot_adopt(struct manta__slot *out, int fd, manta_error *err)
+{
+  struct manta__slot s = {.fd = fd, .serial = next_serial(), .announced = true};
+  manta_status st = sealed_size(fd, &s.capacity, err);
+  void *p = st == MANTA_OK ? manta__pages_map(fd, s.capacity, PROT_READ | PROT_WRITE, MAP_SHARED)
+                           : MAP_FAILED;
+  if (st == MANTA_OK && p == MAP_FAILED)
+    st = no_memory(s.capacity, "map", err);
+  if (p != MAP_FAILED)
+    s.meta = p;
+  struct manta__slot_meta copy;
+  if (st == MANTA_OK)
+    st = check_page(p, s.capacity, &copy, err);
+  if (st == MANTA_OK && atomic_load(&copy.state) != MANTA__SLOT_FREE)
+    st = manta_error_set(err, MANTA_ESTATE, "the snapshot slot is not free");
+  if (st == MANTA_OK && populate((char *)p + MANTA__SLOT_META, s.capacity - MANTA__SLOT_META) < 0)
+    st = no_memory(s.capacity, "populate", err);
+  if (st < 0) {
+    manta__slot_drop(&s);
+    return st;
+  }
+  madvise(p, s.capacity, MADV_DONTFORK);
+  *out = s;
+  return MANTA_OK;
+}
+
+void manta__slot_drop(struct manta__slot *s)
+{
+  if (s->meta)
+    munmap(s->meta, s->capacity);
+  if (s->fd >= 0)
+    close(s->fd);
+  *s = (struct manta__slot){.fd = -1};
+}
+
+/* --- The state word --- */
+
+bool manta__slot_filled(uint32_t state)
+{
+  return state == MANTA__SLOT_READY || state == MANTA__SLOT_WRITING || state == MANTA__SLOT_RETIRED;
+}
+
+bool manta__slot_move(struct manta__slot_meta *m, uint32_t from, uint32_t to)
+{
+  if (!atomic_compare_exchange_strong(&m->state, &from, to))
+    return false;
+  if (to == MANTA__SLOT_FREE)
+    manta__slot_wake(&m->state);
+  return true;
+}
+
+void manta__slot_wake(_Atomic uint32_t *word)
+{
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void manta__slot_wait(const _Atomic uint32_t *word, uint32_t value, int ms)
+{
+  struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
+}
+
+/* --- Those who hold a dup --- */
 
 manta_status manta__slot_map_meta(int fd, struct manta__slot_meta **out, manta_error *err)
 {

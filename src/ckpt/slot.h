@@ -70,6 +70,9 @@ struct manta__slot {
 /* Makes a slot of `capacity` bytes (whole pages): FREE, sealed, every page in memory and mapped.
  * The mapping does not reach forked children. */
 manta_status manta__slot_make(struct manta__slot *out, uint64_t capacity, manta_error *err);
+/* Makes one out of a FREE slot of another process, which must be gone; fd is taken. Every page is
+ * mapped afterwards. */
+manta_status manta__slot_adopt(struct manta__slot *out, int fd, manta_error *err);
 /* Unmaps and closes; the slot is empty again. Twice is harmless. */
 void manta__slot_drop(struct manta__slot *s);
 /* Sleeps while *word is `value`, at most `ms` milliseconds; wakes who sleeps there. */
@@ -79,7 +82,8 @@ void manta__slot_wake(_Atomic uint32_t *word);
 /* One thread at a time. A forked child may only call fini. */
 struct manta__slots {
   struct manta__slot slot[MANTA__SLOTS];
-  int count;                          /* of slots that are used */
+  int count;                 /* of slots that are used */
+  int adopted[MANTA__SLOTS]; /* descriptors that were taken over and are not mapped yet, or -1 */
   struct manta__slots_warmer *warmer; /* makes further slots warm, behind a save */
   struct manta__layout *layout;       /* of the last state */
   int owner;                          /* the process that made the slots */
@@ -105,6 +109,11 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
                                const struct manta__snapshot *snap, int64_t by,
                                manta_status (*stop)(void *ctx, manta_error *err), void *ctx,
                                int *index_out, manta_error *err);
+/* Takes over a FREE slot of another process, which must be gone, as the one with that index; fd is
+ * taken. A thread that warm_adopted starts maps what was taken over; what cannot be mapped is made
+ * anew by the save that needs it. */
+void manta__slots_adopt(struct manta__slots *s, int index, int fd);
+void manta__slots_warm_adopted(struct manta__slots *s);
 void manta__slots_init(struct manta__slots *s);
 /* For a state that stays with this process: one slot, of which the next save needs that the caller
  * has moved it to FREE or RETIRED. */

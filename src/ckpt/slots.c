@@ -37,6 +37,7 @@ struct manta__slots_warmer {
   pthread_t thread;
   uint64_t capacity;
   unsigned todo;    /* bit per slot; constant while the thread runs */
+  unsigned adopt;   /* of those, the ones that another process made: `slot` has a descriptor only */
   unsigned pending; /* of those, the ones not taken over: not the thread's */
   struct {
     struct manta__slot slot; /* in: what is to be dropped; out: the new one, or fd < 0 */
@@ -56,7 +57,7 @@ void manta__slots_init(struct manta__slots *s)
 {
   *s = (struct manta__slots){.count = MANTA__SLOTS};
   for (int i = 0; i < MANTA__SLOTS; i++)
-    s->slot[i].fd = -1;
+    s->slot[i].fd = s->adopted[i] = -1;
 }
 
 void manta__slots_init_one(struct manta__slots *s)
@@ -74,8 +75,14 @@ static void *warm(void *arg)
     if (!(w->todo & 1u << i))
       continue;
     struct manta__slot *slot = &w->item[i].slot;
-    manta__slot_drop(slot);
-    manta__slot_make(slot, w->capacity, NULL); // if it fails, the save that needs it says why
+    if (w->adopt & 1u << i) {
+      int fd = slot->fd;
+      *slot = (struct manta__slot){.fd = -1};
+      manta__slot_adopt(slot, fd, NULL); // likewise
+    } else {
+      manta__slot_drop(slot);
+      manta__slot_make(slot, w->capacity, NULL); // if it fails, the save that needs it says why
+    }
     atomic_store_explicit(&w->item[i].done, 1, memory_order_release);
     manta__slot_wake(&w->item[i].done);
   }
@@ -90,6 +97,12 @@ static uint32_t state_of(const struct manta__slot *s)
 static bool being_made(const struct manta__slots *s, int i)
 {
   return s->warmer && s->warmer->pending & 1u << i;
+}
+
+// To wait for a slot that is only mapped takes less than to make one.
+static bool adopting(const struct manta__slots *s)
+{
+  return s->warmer && s->warmer->pending & s->warmer->adopt;
 }
 
 // Of no use for `need` bytes, and ours to replace.
@@ -108,29 +121,61 @@ static uint64_t capacity_for(uint64_t need)
   return (need + need / 16 + PAGE - 1) / PAGE * PAGE;
 }
 
+// Gives the slots of `todo` to a thread. If that can't be, they stay as they are.
+static bool start_warmer(struct manta__slots *s, unsigned todo, unsigned adopt, uint64_t capacity)
+{
+  struct manta__slots_warmer *w = todo && !s->warmer ? manta__calloc(1, sizeof *w) : NULL;
+  if (!w)
+    return false;
+  w->capacity = capacity;
+  w->todo = w->pending = todo;
+  w->adopt = adopt;
+  for (int i = 0; i < MANTA__SLOTS; i++) {
+    w->item[i].slot = todo & 1u << i ? s->slot[i] : (struct manta__slot){.fd = -1};
+    if (adopt & 1u << i)
+      w->item[i].slot.fd = s->adopted[i];
+  }
+  if (manta__thread_start(&w->thread, "manta-warm", WARM_STACK, warm, w) != 0) {
+    manta__free(w);
+    return false;
+  }
+  for (int i = 0; i < MANTA__SLOTS; i++)
+    if (todo & 1u << i)
+      s->slot[i] = (struct manta__slot){.fd = -1};
+  s->warmer = w;
+  return true;
+}
+
 // Has the useless slots replaced behind the caller's back. If that can't be, the next save does it.
 static void warm_others(struct manta__slots *s, uint64_t need)
 {
   unsigned todo = 0;
   for (int i = 0; i < s->count; i++)
     todo |= (unsigned)useless(s, i, need) << i;
-  if (!todo || s->warmer)
-    return;
-  struct manta__slots_warmer *w = manta__calloc(1, sizeof *w);
-  if (!w)
-    return;
-  w->capacity = capacity_for(need);
-  w->todo = w->pending = todo;
+  start_warmer(s, todo, 0, capacity_for(need));
+}
+
+void manta__slots_adopt(struct manta__slots *s, int index, int fd)
+{
+  bool taken = index >= 0 && index < s->count && s->slot[index].fd < 0 && s->adopted[index] < 0;
+  if (taken)
+    s->adopted[index] = fd;
+  else
+    close(fd);
+}
+
+void manta__slots_warm_adopted(struct manta__slots *s)
+{
+  unsigned adopt = 0;
   for (int i = 0; i < MANTA__SLOTS; i++)
-    w->item[i].slot = todo & 1u << i ? s->slot[i] : (struct manta__slot){.fd = -1};
-  if (manta__thread_start(&w->thread, "manta-warm", WARM_STACK, warm, w) != 0) {
-    manta__free(w);
-    return;
+    adopt |= (unsigned)(s->adopted[i] >= 0) << i;
+  s->owner = getpid();
+  bool started = start_warmer(s, adopt, adopt, 0);
+  for (int i = 0; i < MANTA__SLOTS; i++) {
+    if (s->adopted[i] >= 0 && !started)
+      close(s->adopted[i]);
+    s->adopted[i] = -1;
   }
-  for (int i = 0; i < MANTA__SLOTS; i++)
-    if (todo & 1u << i)
-      s->slot[i] = (struct manta__slot){.fd = -1};
-  s->warmer = w;
 }
 
 // Waits for the thread's end and takes over the rest of what it made.
@@ -170,6 +215,8 @@ void manta__slots_fini(struct manta__slots *s)
     if (child)
       s->slot[i].meta = NULL; // not mapped here, and something else may be
     manta__slot_drop(&s->slot[i]);
+    if (s->adopted[i] >= 0)
+      close(s->adopted[i]);
   }
   if (s->layout)
     manta__layout_fini(s->layout);
@@ -231,7 +278,7 @@ static manta_status find_slot(struct manta__slots *s, uint64_t need, int64_t by,
     take_over(s);
     if ((*index = find_free(s, need)) >= 0)
       return MANTA_OK;
-    if ((*index = find_useless(s, need)) >= 0)
+    if (!adopting(s) && (*index = find_useless(s, need)) >= 0)
       return remake(s, *index, need, err);
     if (stop)
       MANTA_TRY(stop(ctx, err));

@@ -192,6 +192,7 @@ static void group_free(struct group *g)
     }
   agent_attempt_leave(g);
   agent_timer_stop(&g->health);
+  agent_timer_stop(&g->gone_limit);
   agent_output_close_files(g);
   agent_snap_run_ended(g);
   manta__fd_close(&g->rundir);
@@ -359,6 +360,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     break;
   case MANTA__M_PROBE:
     agent_probe(g, m);
+    break;
+  case MANTA__M_RENEW:
+    agent_renew(g, m);
     break;
   case MANTA__M_DISBAND:
     disband(g);

@@ -16,6 +16,7 @@
  * agent_zygote.c   programs and their zygotes
  * agent_worker.c   workers: birth, messages, death
  * agent_attempt.c  attempts: who takes part, the watchers of lives, hangs
+ * agent_heir.c     successors: a fresh process for every call of a train function
  * agent_snap.c     snapshots and the writer
  * agent_output.c   what workers print
  * agent_door.c     the named socket of `manta ps`, `kill`, …
@@ -86,7 +87,7 @@ struct worker {
   pid_t pid;
   int pidfd, lifeline, ring_fd;
   enum worker_state state;
-  int rank;  /* in the run, of this or the last attempt; -1: none yet */
+  int rank;  /* in the run, of this or the last attempt, or its predecessor's; -1: none yet */
   int place; /* … and among those on this host: its cell */
   uint32_t attempt;
   struct zygote *zygote;
@@ -97,8 +98,15 @@ struct worker {
       *last_words; /* limit for the end of a worker that was told to, or whose status is late */
   struct output *output;
   struct manta__grant *grant;
-  bool watched; /* a watcher waits for its life in this attempt */
-  bool dying;   /* … and has seen its end; the kernel still frees its memory */
+  bool used;             /* a train function was or is in it */
+  bool stays;            /* it waits inside manta_comm_rebuild for the next attempt of its run */
+  bool awaits_go;        /* it has a job, and enters it when the used ones are gone */
+  bool abandoned;        /* it does not end: what it holds is never given out again */
+  uint64_t turn;         /* the group's, when it got its newest job */
+  int64_t ending_ns;     /* since when it should be gone; 0: it should not */
+  struct worker *before; /* whose share it takes over when that one is gone; NULL: none */
+  bool watched;          /* a watcher waits for its life in this attempt */
+  bool dying;            /* … and has seen its end; the kernel still frees its memory */
   bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
   bool hung;
@@ -120,6 +128,9 @@ struct group {
   struct shared_ctl *shared;  /* the control segment of the attempt, with its watchers */
   struct manta__ctl *ctl;     /* the same, mapped; NULL: none */
   int ctl_fd, heap_fd, world; /* heap: what the workers of the attempt share for collectives */
+  bool keep;                  /* its workers serve several calls of a train function */
+  uint64_t turn;              /* raised when an attempt begins, or is known to end */
+  uv_timer_t *gone_limit;
   double step_timeout;
   uv_timer_t *health;
   int64_t health_warned_ns;
@@ -193,8 +204,9 @@ bool agent_zygote_exited(struct agent *a, pid_t pid, int status); /* true if it 
 void agent_zygotes_end(struct agent *a);
 
 /* agent_worker.c */
+/* Has one forked: with a share of its own, or as the successor of `before`, whose share it gets. */
 struct worker *agent_worker_start(struct group *g, struct zygote *z, struct manta__grant *grant,
-                                  manta_error *err);
+                                  struct worker *before, manta_error *err);
 struct worker *agent_worker_find(struct agent *a, int64_t wid);
 struct worker *agent_worker_of_pid(struct agent *a, pid_t pid);
 void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error);
@@ -215,7 +227,28 @@ void agent_attempt_end(struct group *g, struct manta__msg *m);
 void agent_attempt_deaths(uv_async_t *h);
 void agent_attempt_leave(struct group *g); /* its control segment is no longer needed */
 
+/* agent_heir.c */
+/* It takes part in nothing any more: a train function was in it, and its group does not keep it. */
+bool agent_spent(const struct worker *w);
+/* Forks successors of spent workers that have none, lowest ranks first, at most `count`; how many. */
+int agent_heirs_make(struct group *g, uint64_t key, int count, manta_error *err);
+/* The share a worker has, or will have when its predecessor is gone. */
+const struct manta__share *agent_heir_share(const struct worker *w);
+/* Spent workers are asked to end, if they are not in their function any more. */
+void agent_heirs_retire(struct group *g);
+/* An attempt is to be formed: what took part in the one before does so no more. */
+void agent_heirs_turn(struct group *g, const manta_value *v);
+/* A worker's process is gone: its share and its free slots pass to its successor. */
+void agent_heirs_inherit(struct worker *w);
+/* Whether spent workers are still there. If so, agent_heirs_admit comes later by itself. */
+bool agent_heirs_awaited(struct group *g);
+/* Lets those that wait enter their function, if nobody is awaited any more. */
+void agent_heirs_admit(struct group *g);
+void agent_renew(struct group *g, struct manta__msg *m);
+
 /* agent_snap.c */
+/* Hands the slots of a worker that is gone to another, as far as they hold nothing. */
+void agent_snap_inherit(struct worker *from, struct worker *to);
 void agent_snap(struct worker *w, struct manta__msg *m);
 void agent_snap_worker_gone(struct worker *w);
 bool agent_snap_busy(const struct group *g);

@@ -99,6 +99,7 @@ static void one_death(struct agent *a, const struct death *d)
   if (!d->died)
     return;
   w->dying = true;
+  w->ending_ns = manta__now();
   manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
   struct manta__msg m = {.kind = MANTA__M_DYING, .group = w->group->id};
   m.id = w->group->run;
@@ -238,6 +239,7 @@ static void watch_health(struct group *g, double step_timeout)
 struct plan {
   uint64_t key;
   int count, min, must; /* must: the host as a whole has to have room for so many */
+  bool trains;          /* a train function, not a call between runs */
   struct manta__request rq;
   const manta_value *wids;  /* who takes part, by rank; NULL: we choose */
   int first, world, node;   /* of several hosts: our first rank, all ranks, which host */
@@ -251,6 +253,7 @@ static void read_plan(struct plan *p, const manta_value *v)
                      .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
                      .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
                      .must = (int)manta_value_as_int(manta_value_get(v, "must"), 1),
+                     .trains = manta_value_as_bool(manta_value_get(v, "trains"), true),
                      .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
                             .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
                             .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
@@ -263,16 +266,18 @@ static void read_plan(struct plan *p, const manta_value *v)
                      .hosts = manta_value_get(v, "hosts")};
 }
 
-static bool usable(const struct worker *w)
+// One that stays inside its train function takes part in no other call.
+static bool usable(const struct worker *w, const struct plan *p)
 {
-  return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked && !w->cause[0];
+  return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked &&
+         !w->cause[0] && !agent_spent(w) && (p->trains || !w->stays);
 }
 
-static int idle_count(const struct group *g)
+static int idle_count(const struct group *g, const struct plan *p)
 {
   int n = 0;
   for (const struct worker *w = g->workers; w; w = w->next)
-    n += usable(w);
+    n += usable(w, p);
   return n;
 }
 
@@ -321,7 +326,7 @@ static manta_status start_workers(struct group *g, uint64_t key, struct manta__g
       n++;
   manta__ledger_release(ledger, room);
   while (n-- > 0) { // split off from the end: the first worker gets the first share
-    if (st == MANTA_OK && !agent_worker_start(g, z, one[n], err))
+    if (st == MANTA_OK && !agent_worker_start(g, z, one[n], NULL, err))
       st = err->status;
     if (st < 0)
       manta__ledger_release(ledger, one[n]);
@@ -332,21 +337,23 @@ static manta_status start_workers(struct group *g, uint64_t key, struct manta__g
 static manta_status have_workers(struct group *g, const struct plan *p, manta_error *err)
 {
   struct manta__grant *room;
-  MANTA_TRY(find_room(g, p, idle_count(g), &room, err));
+  int idle = idle_count(g, p);
+  idle += agent_heirs_make(g, p->key, p->count - idle, err);
+  MANTA_TRY(find_room(g, p, idle, &room, err));
   manta_status st = room ? start_workers(g, p->key, room, err) : MANTA_OK;
   // Half of them is an attempt too, if it is enough.
-  int idle = idle_count(g);
+  idle = idle_count(g, p);
   return st < 0 && (idle < p->min || idle == 0) ? st : MANTA_OK;
 }
 
 // Workers keep the rank they had if it is still there; the rest fill the gaps, in order of age.
-static int take_places(struct group *g, int count, struct worker **place)
+static int take_places(struct group *g, const struct plan *p, struct worker **place)
 {
-  memset(place, 0, sizeof *place * (size_t)count);
   struct worker *rest[MANTA__LEDGER_MAX_WORKERS];
-  int rests = 0, world = 0;
+  int rests = 0, world = 0, count = p->count;
+  memset(place, 0, sizeof *place * (size_t)count);
   for (struct worker *w = g->workers; w; w = w->next) {
-    if (!usable(w))
+    if (!usable(w, p))
       continue;
     if (w->rank >= 0 && w->rank < count && !place[w->rank])
       place[w->rank] = w;
@@ -381,6 +388,7 @@ static manta_status put_place(manta_value *v, const struct worker *w, const stru
       MANTA_KV_INT("world", p->world ? p->world : local_world),
       MANTA_KV_INT("local_rank", w->place), MANTA_KV_INT("local_world", local_world),
       MANTA_KV_INT("node_rank", p->node), MANTA_KV_STR("mark", mark),
+      MANTA_KV_BOOL("keep", w->group->keep), MANTA_KV_BOOL("await", w->awaits_go),
       p->hosts ? MANTA_KV("hosts", *p->hosts) : MANTA_KV_STR("host", w->group->agent->host));
   return manta_value_copy(v, &head);
 }
@@ -391,12 +399,16 @@ static void send_job(struct worker *w, int place, int local_world, const struct 
   manta_value v = {0};
   w->place = place;
   w->rank = p->first + place;
+  w->used |= p->trains;
+  w->stays = false;
+  w->turn = g->turn;
+  w->awaits_go = agent_heirs_awaited(g);
   if (put_place(&v, w, p, local_world) < 0)
     return;
-  const struct manta__share *s = &w->grant->shares[0];
-  if (s->gpus && s->gpus[0])
+  const struct manta__share *s = agent_heir_share(w);
+  if (s && s->gpus && s->gpus[0])
     manta_value_put_string(&v, "gpus", s->gpus);
-  if (s->cores) {
+  if (s && s->cores) {
     manta_value list = {0};
     manta_value_set_list(&list);
     for (int i = 0; i < s->core_count; i++) {
@@ -450,10 +462,10 @@ static int take_chosen(struct group *g, const struct plan *p, struct worker **pl
     for (int i = 0; i < p->count && at < 0; i++)
       if (manta_value_as_int(manta_value_at(p->wids, (size_t)i), -1) == w->wid)
         at = i;
-    if (at >= 0 && usable(w)) {
+    if (at >= 0 && usable(w, p)) {
       place[at] = w;
       found++;
-    } else if (usable(w)) {
+    } else if (usable(w, p)) {
       agent_worker_ask_exit(w);
     }
   }
@@ -478,7 +490,7 @@ static manta_status form(struct group *g, const struct plan *p, manta_error *err
   if (p->wids)
     return form_chosen(g, p, err);
   MANTA_TRY(have_workers(g, p, err));
-  int world = take_places(g, p->count, place);
+  int world = take_places(g, p, place);
   if (world < p->min || world == 0)
     return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
                            p->min);
@@ -501,6 +513,7 @@ void agent_attempt(struct group *g, struct manta__msg *m)
   manta_status st = manta__msg_value(m, &v, &err);
   if (st == MANTA_OK) {
     read_plan(&p, &v);
+    agent_heirs_turn(g, &v);
     agent_snap_retire(g, manta_value_as_int(manta_value_get(&v, "retire_wid"), -1),
                       (int)manta_value_as_int(manta_value_get(&v, "retire_slot"), -1));
     if (p.count < 1 || p.count > MANTA__LEDGER_MAX_WORKERS)
@@ -509,6 +522,7 @@ void agent_attempt(struct group *g, struct manta__msg *m)
     p.ckpt_fd = m->fds > 1 ? m->fd[1] : -1;
     if (st == MANTA_OK)
       st = form(g, &p, &err);
+    agent_heirs_retire(g);
     watch_health(g, manta_value_as_real(manta_value_get(&v, "step_timeout"), 0));
   }
   if (st < 0)
@@ -517,13 +531,13 @@ void agent_attempt(struct group *g, struct manta__msg *m)
 }
 
 // The eldest first: they are the ones that had a rank before.
-static void list_ready(const struct group *g, manta_value *out)
+static void list_ready(const struct group *g, const struct plan *p, manta_value *out)
 {
   const struct worker *ready[MANTA__LEDGER_MAX_WORKERS];
   manta_value list = {0};
   int n = 0;
   for (const struct worker *w = g->workers; w && n < MANTA__LEDGER_MAX_WORKERS; w = w->next)
-    if (usable(w))
+    if (usable(w, p))
       ready[n++] = w;
   manta_value_set_map(out);
   manta_value_set_list(&list);
@@ -544,13 +558,14 @@ void agent_spawn(struct group *g, struct manta__msg *m)
   g->run = m->id;
   if (st == MANTA_OK) {
     read_plan(&p, &v);
+    agent_heirs_turn(g, &v);
     st = have_workers(g, &p, &err);
   }
   if (st < 0)
     tell_noroom(g, &err);
   else {
     manta_value done = {0};
-    list_ready(g, &done);
+    list_ready(g, &p, &done);
     agent_send_value(g->agent->driver,
                      &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run},
                      &done);

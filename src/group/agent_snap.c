@@ -331,6 +331,29 @@ void agent_snap_retire(struct group *g, int64_t wid, int slot)
       w->slot[slot].retire = true;
 }
 
+// One that it was filling when it died holds nothing either.
+static bool is_free(const struct slot_dup *s, const struct manta__snapq_slot *q)
+{
+  if (!s->meta || s->retire || q->state != MANTA__Q_NONE)
+    return false;
+  manta__slot_move(s->meta, MANTA__SLOT_FILLING, MANTA__SLOT_FREE);
+  return atomic_load(&s->meta->state) == MANTA__SLOT_FREE;
+}
+
+void agent_snap_inherit(struct worker *from, struct worker *to)
+{
+  for (int i = 0; i < MANTA__SLOTS; i++) {
+    struct manta__slot_msg slot = {.slot = i};
+    if (!is_free(&from->slot[i], &from->snapq.slot[i]))
+      continue;
+    to->slot[i] = from->slot[i];
+    from->slot[i] = (struct slot_dup){.fd = -1};
+    struct manta__msg m = {
+        .kind = MANTA__M_SLOT, .data = &slot, .len = sizeof slot, .fd = {to->slot[i].fd}, .fds = 1};
+    agent_send(to->link, &m);
+  }
+}
+
 void agent_snap_worker_gone(struct worker *w)
 {
   struct group *g = w->group;

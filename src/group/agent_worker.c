@@ -56,6 +56,9 @@ static void on_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_READY:
     agent_attempt_ready(w);
     break;
+  case MANTA__M_STAYS:
+    w->stays = true;
+    break;
   case MANTA__M_DONE:
     w->state = WORKER_IDLE;
     agent_output_drain(w->output);
@@ -93,6 +96,7 @@ static void on_end(struct link *l)
 {
   struct worker *w = l->owner;
   w->link = NULL;
+  w->ending_ns = manta__now();
   if (!w->last_words)
     w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_silent, w);
 }
@@ -135,14 +139,15 @@ static void ask_zygote(struct worker *w, struct birth *b)
 
 static void announce(struct worker *w)
 {
-  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
+  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("seat", w->rank),
+                            MANTA_KV_INT("before", w->before ? w->before->wid : -1));
   struct manta__msg m = {
       .kind = MANTA__M_WORKER, .group = w->group->id, .fd = {w->ring_fd}, .fds = 1};
   agent_send_value(w->group->agent->driver, &m, &v);
 }
 
 struct worker *agent_worker_start(struct group *g, struct zygote *z, struct manta__grant *grant,
-                                  manta_error *err)
+                                  struct worker *before, manta_error *err)
 {
   struct birth b = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
   struct worker *w = manta__calloc(1, sizeof *w);
@@ -154,7 +159,8 @@ struct worker *agent_worker_start(struct group *g, struct zygote *z, struct mant
                        .pidfd = -1,
                        .lifeline = b.life[0],
                        .ring_fd = b.ring,
-                       .rank = -1,
+                       .rank = before ? before->rank : -1,
+                       .before = before,
                        .zygote = z,
                        .zygote_pid = z->pid};
   for (int i = 0; i < MANTA__SLOTS; i++)
@@ -306,6 +312,7 @@ void agent_worker_exited(struct worker *w, int status)
     uv_close((uv_handle_t *)w->pidfd_poll, poll_free);
   manta__fd_close(&w->pidfd);
   manta__fd_close(&w->lifeline);
+  agent_heirs_inherit(w);
   manta__ledger_release(g->agent->ledger, w->grant);
   w->grant = NULL;
   agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
@@ -315,6 +322,7 @@ void agent_worker_kill(struct worker *w, const char *cause)
 {
   if (w->state == WORKER_GONE)
     return;
+  w->ending_ns = w->ending_ns ? w->ending_ns : manta__now();
   if (!w->cause[0] && !w->dying) // else how it ended is its own affair
     snprintf(w->cause, sizeof w->cause, "%s", cause);
   if (w->state == WORKER_RUNNING && !w->dying)

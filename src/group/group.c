@@ -244,7 +244,7 @@ static enum manta__g_do form_again(struct manta__group *g, int64_t now)
 {
   g->attempt++;
   g->world = 0;
-  g->lost = g->failed = g->killed = g->resize = g->peer_trouble = false;
+  g->lost = g->failed = g->killed = g->resize = g->peer_trouble = g->renewed = false;
   g->echo[0] = 0;
   g->root = (manta_error){.rank = -1};
   g->room_since_ns = 0;
@@ -266,6 +266,35 @@ static void blame_nobody(struct manta__group *g)
   set_root(g, &why, MANTA_EPEERLOST, -1);
 }
 
+static bool any_dying(const struct manta__group *g)
+{
+  for (int r = 0; r < g->world; r++)
+    if (g->member[r].dying)
+      return true;
+  return false;
+}
+
+static bool retries_left(const struct manta__group *g)
+{
+  return g->policy.max_retries < 0 || g->retries < g->policy.max_retries;
+}
+
+// Only what a rank did can go better next time; what cannot be started (rank -1) will not.
+static bool worth_a_retry(const struct manta__group *g)
+{
+  return g->policy.retry_errors && g->root.rank >= 0 && g->root.status != MANTA_EINVAL;
+}
+
+// Whether decide() will ask for another attempt, as far as it is known.
+static bool goes_on(const struct manta__group *g)
+{
+  if (g->stop || g->notice || (g->failed && !worth_a_retry(g)))
+    return false;
+  if (g->lost || g->failed || any_dying(g))
+    return retries_left(g);
+  return g->phase == MANTA__G_ENDING && g->resize;
+}
+
 // Everyone is accounted for: go on, or end?
 static enum manta__g_do decide(struct manta__group *g, int64_t now)
 {
@@ -279,13 +308,11 @@ static enum manta__g_do decide(struct manta__group *g, int64_t now)
   }
   if (g->peer_trouble && !g->lost && !g->failed && !g->resize)
     blame_nobody(g);
-  // Only what a rank did can go better next time; what cannot be started (rank -1) will not.
-  bool retry = g->lost || (g->failed && g->policy.retry_errors && g->root.rank >= 0 &&
-                           g->root.status != MANTA_EINVAL);
+  bool retry = g->lost || (g->failed && worth_a_retry(g));
   if (g->failed && !g->policy.retry_errors)
     return finish(g);
   if (retry) {
-    if (g->policy.max_retries >= 0 && g->retries >= g->policy.max_retries)
+    if (!retries_left(g))
       return finish(g);
     g->retries++;
     return form_again(g, now);
@@ -338,6 +365,11 @@ static enum manta__g_do next_ending(struct manta__group *g, int64_t now)
 
 enum manta__g_do manta__group_next(struct manta__group *g, int64_t now)
 {
+  bool there = g->phase == MANTA__G_RUNNING || g->phase == MANTA__G_ENDING;
+  if (there && g->policy.fresh && !g->renewed && goes_on(g)) {
+    g->renewed = true;
+    return MANTA__DO_RENEW;
+  }
   switch (g->phase) {
   case MANTA__G_FORMING:
     return MANTA__DO_NOTHING; // formed or noroom comes for certain, or the agent's loss

@@ -18,6 +18,8 @@
  *     does not. So does an attempt that was given up for a lost peer, even if nobody is known to
  *     be lost.
  * (4) After OVER nothing is asked for any more.
+ * (5) Where every attempt has fresh processes, their forking is asked for once per attempt, as soon
+ *     as it is certain that another one follows: before the members have left the old one.
  */
 #ifndef MANTA_GROUP_GROUP_H
 #define MANTA_GROUP_GROUP_H
@@ -48,6 +50,7 @@ struct manta__policy {
   int want, min;
   int max_retries; /* -1: without end */
   bool retry_errors;
+  bool fresh; /* every attempt has processes of its own */
   double grace_s;
   double grow_after_s;   /* room must have lasted so long */
   double resize_every_s; /* and the last resize be so old */
@@ -63,7 +66,7 @@ struct manta__group {
   int retries, backoffs;
   int64_t by; /* when the clock matters next; MANTA__NEVER */
   int64_t ending_ns, resized_ns, room_since_ns;
-  bool stop, notice, resize, killed, lost, failed, peer_trouble;
+  bool stop, notice, resize, killed, lost, failed, peer_trouble, renewed;
   manta_error root;                   /* status 0: none yet; rank in .rank */
   char echo[MANTA_ERROR_MESSAGE_MAX]; /* what the first rank that left for a peer said */
 };
@@ -74,6 +77,7 @@ enum manta__g_do {
   MANTA__DO_FORM,  /* start attempt g->attempt with g->policy.want workers, at least .min */
   MANTA__DO_ABORT, /* raise the abort word of the current attempt */
   MANTA__DO_KILL,  /* SIGKILL the members that are still RUNNING */
+  MANTA__DO_RENEW, /* another attempt will follow: fork the successors of the members */
   MANTA__DO_FINISH /* the run is over: g->root says how (status 0: well) */
 };
 

@@ -39,6 +39,8 @@ enum manta__kind {
   MANTA__M_NOTICE,  /* asked to stop: workers see preempted() */
   MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
   MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
+  MANTA__M_RENEW,   /* the attempt is over, or about to be: end the workers it was in, and fork
+                       `count` successors: {as SPAWN, over: there is no other attempt} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
   MANTA__M_WARM,    /* start a zygote ahead of its first use: {key} */
   MANTA__M_ELSEWHERE, /* workers on other hosts, for `manta ps`: [{rank, pid, host, state}, …] */
@@ -46,7 +48,7 @@ enum manta__kind {
   MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */
   MANTA__M_AGREED, /* the least number: int64_t */
   /* agent -> driver */
-  MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}; fd: its ring */
+  MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}, first {wid, seat, before}; fd: its ring */
   MANTA__M_FORMED,      /* the attempt runs: {world, members: [[wid, rank], …]} */
   MANTA__M_NOROOM,      /* it does not: {status, message, free} */
   MANTA__M_DYING,       /* the kernel handed over the life of a rank: {wid} */
@@ -61,9 +63,12 @@ enum manta__kind {
   MANTA__M_BEAT,        /* an agent behind a bridge is still there */
   /* agent -> worker (through its control socket) */
   MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (or none) */
+  MANTA__M_SLOT,     /* a predecessor's snapshot slot: struct manta__slot_msg; fd: the slot */
+  MANTA__M_GO,       /* the predecessors are gone: a job that was to wait begins */
   MANTA__M_EXIT,     /* end by normal finalisation */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
+  MANTA__M_STAYS,      /* the DONE that follows is not its end: it waits for the next attempt */
   MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1} */
   MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
   MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
@@ -99,6 +104,11 @@ struct manta__rows_msg {
 struct manta__given {
   uint32_t count;
   int32_t missing; /* -1, or a rank that left its function without giving: nothing follows */
+};
+
+/* A slot that passes to a successor. */
+struct manta__slot_msg {
+  int32_t slot, zero;
 };
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */

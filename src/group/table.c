@@ -75,7 +75,10 @@ static void put_int(char *cell, int i)
 
 static void fill(struct line *l, const struct manta__table_row *r)
 {
-  put_int(l->cell[RANK], r->rank);
+  if (r->rank >= 0)
+    put_int(l->cell[RANK], r->rank);
+  else
+    put(l->cell[RANK], "-");
   put(l->cell[HOST], r->host ? r->host : "-");
   if (r->pid > 0)
     put_int(l->cell[PID], r->pid);

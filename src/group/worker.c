@@ -197,6 +197,7 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, man
   job->local_rank = (int)manta_value_as_int(manta_value_get(head, "local_rank"), 0);
   job->local_world = (int)manta_value_as_int(manta_value_get(head, "local_world"), 1);
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
+  job->keep = manta_value_as_bool(manta_value_get(head, "keep"), false);
   job->heap_fd = manta__msg_take_fd(m, 2);
   job->ckpt_fd = manta__msg_take_fd(m, 3);
   if (job->id.rank < 0 || job->id.rank >= job->world || job->local_rank < 0 ||
@@ -251,6 +252,36 @@ static void say_done(const struct manta__job *job, manta_status st, const manta_
 
 static struct manta__msg kept; // read by a job that it is not for
 static bool has_kept;
+static const struct manta__job_ops *job_ops;
+
+static void take_slot(struct manta__msg *m)
+{
+  struct manta__slot_msg s;
+  if (m->len != sizeof s || m->fds != 1)
+    return;
+  memcpy(&s, m->data, sizeof s);
+  job_ops->take_slot(s.slot, manta__msg_take_fd(m, 0));
+}
+
+// Their GPU memory and their ports are free then.
+static manta_status await_predecessors(struct manta__job *job, manta_error *err)
+{
+  for (;;) {
+    struct manta__msg m;
+    if (manta__conn_wait(self.conn, MANTA__NEVER, &m, err) < 0)
+      die("control connection", err);
+    if (m.kind == MANTA__M_JOB || m.kind == MANTA__M_EXIT) {
+      kept = m;
+      has_kept = true;
+      return manta_error_set(err, MANTA_EABORTED, "the attempt does not begin");
+    }
+    if (m.kind == MANTA__M_SLOT)
+      take_slot(&m);
+    manta__msg_close(&m);
+    if (m.kind == MANTA__M_GO)
+      return manta__ctl_check(job->ctl, err);
+  }
+}
 
 // The life mutex is held around the function: from READY on, a death is known at once.
 static manta_status hold(struct manta__job *job, manta_error *err)
@@ -273,6 +304,8 @@ static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta
   if (st == MANTA_OK)
     st = unpack_job(job, m, err);
   manta__msg_close(m);
+  if (st == MANTA_OK && manta_value_as_bool(manta_value_get(&job->head, "await"), false))
+    st = await_predecessors(job, err);
   return st == MANTA_OK ? hold(job, err) : st;
 }
 
@@ -300,16 +333,29 @@ static void drop_job(struct manta__job *job)
   manta__free(job->host_of);
 }
 
-static void serve_job(struct manta__msg *m, const struct manta__job_ops *ops)
+// A rank that did not fail by itself, in an attempt that was given up: nothing of it is of use.
+static bool is_void(const struct manta__job *job, manta_status st)
+{
+  bool trains = manta_value_as_bool(manta_value_get(&job->spec, "in_run"), true);
+  if (job->keep || !trains || !job->ctl)
+    return false;
+  return st == MANTA_EPEERLOST || st == MANTA_EABORTED ||
+         (st >= 0 && manta__ctl_check(job->ctl, NULL) < 0);
+}
+
+static void serve_job(struct manta__msg *m)
 {
   struct manta__job job;
   manta_value result = {0};
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = take_job(&job, m, &err);
   if (st == MANTA_OK)
-    st = ops->run(&job, &result, &err);
+    st = job_ops->run(&job, &result, &err);
+  bool given_up = is_void(&job, st);
   if (!job.over)
     tell_end(&job, st, &err, &result);
+  if (given_up)
+    _exit(0);
   drop_job(&job);
   manta_value_fini(&job.spec);
   manta_value_fini(&result);
@@ -342,6 +388,7 @@ manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err)
     return manta_error_set(err, MANTA_ESTATE, "this process has no part in the run");
   if (manta__ctl_check(job->ctl, &why) != MANTA_EPEERLOST)
     return manta_error_set(err, MANTA_ESTATE, "no rank is lost");
+  say(MANTA__M_STAYS, &job->id, NULL);
   tell_end(job, MANTA_EPEERLOST, &why, &nothing);
   manta_status st = await_attempt(&next, job->id.run, err);
   if (st < 0) {
@@ -375,12 +422,15 @@ static struct manta__msg next_message(void)
 void manta__worker_main(const int *fds, const struct manta__job_ops *ops)
 {
   manta_error err = MANTA_ERROR_INIT;
+  job_ops = ops;
   if (be_born(fds, &err) < 0)
     die("start", &err);
   for (;;) {
     struct manta__msg m = next_message();
+    if (m.kind == MANTA__M_SLOT)
+      take_slot(&m);
     if (m.kind == MANTA__M_JOB)
-      serve_job(&m, ops);
+      serve_job(&m);
     else
       manta__msg_close(&m);
     if (m.kind == MANTA__M_EXIT) {

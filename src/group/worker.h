@@ -4,6 +4,9 @@
  *
  * The process has no thread of manta's. Between jobs it waits on its control socket; inside a job
  * the abort word and the notice reach it through the control segment.
+ * (1) A job that is to wait begins when the agent says that the predecessors are gone.
+ * (2) A train function is the last that a process does, unless its trainer keeps its workers. One
+ *     that an abort has ended is left without finalisation, once its output and its end are told.
  */
 #ifndef MANTA_GROUP_WORKER_H
 #define MANTA_GROUP_WORKER_H
@@ -49,6 +52,7 @@ struct manta__job {
   int *host_of;                   /* host of each rank; ours is node_rank */
   int heap_fd;                    /* shared by the workers of the attempt on this host */
   int ckpt_fd;                    /* a checkpoint to begin from, or -1 */
+  bool keep;                      /* the process serves further calls of a train function */
   manta_value head, spec;         /* the agent's words, and the driver's own */
   uint64_t exchanges, agreements; /* that were made */
 };
@@ -84,6 +88,8 @@ manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err);
 struct manta__job_ops {
   /* Runs it. result is {0}. */
   manta_status (*run)(struct manta__job *job, manta_value *result, manta_error *err);
+  /* A snapshot slot of the predecessor, which is gone. Takes fd. */
+  void (*take_slot)(int index, int fd);
   /* The process is about to end in good order. */
   void (*end)(void);
   manta_fork_hooks fork;

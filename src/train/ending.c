@@ -97,5 +97,6 @@ void manta__run_finish(manta_run *r)
   manta__rows_queue(r);
   if (r->error.status == 0)
     gather_results(r);
+  manta__form_renew(r);
   settle(r);
 }

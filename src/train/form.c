@@ -72,6 +72,8 @@ manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint6
   pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
   pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
   pairs[8] = MANTA_KV_INT("must", t->elastic || min == 0 ? min : count);
+  pairs[9] = MANTA_KV_BOOL("keep", t->keep);
+  pairs[10] = MANTA_KV_BOOL("trains", t->run && !t->run->exec);
   return (manta_value){.type = MANTA_MAP, .count = MANTA__REQUEST_PAIRS, .u.pairs = pairs};
 }
 
@@ -89,6 +91,36 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
   MANTA_TRY(manta__node_program(n, &t->program, t->threads, &key, err));
   manta_value v = manta__form_request(t, pairs, key, t->workers, t->min_workers);
   return manta__node_send(n, &m, &v, err);
+}
+
+// Where a run has ended well there may be another; its workers are there then.
+static int successors(const manta_run *r, const struct manta__place *p)
+{
+  const manta_trainer *t = r->trainer;
+  if (r->finishing)
+    return r->error.status == 0 ? p->count : 0;
+  return t->places > 1 ? p->count : r->group.policy.want;
+}
+
+void manta__form_renew(manta_run *r)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_pair pairs[MANTA__REQUEST_PAIRS + 1];
+  struct manta__msg m = {
+      .kind = MANTA__M_RENEW, .group = t->group, .id = {r->id, r->group.attempt, -1, 0}};
+  for (int i = 0; i < t->places && !t->keep && !r->exec; i++) {
+    struct manta__place *p = &t->place[i];
+    uint64_t key = 0;
+    int count = successors(r, p);
+    if (!p->node->conn ||
+        (count > 0 && manta__node_program(p->node, &t->program, t->threads, &key, &err) < 0))
+      continue;
+    manta_value v = manta__form_request(t, pairs, key, count, 0);
+    v.u.pairs[v.count++] = MANTA_KV_BOOL("over", r->finishing);
+    if (manta__node_send(p->node, &m, &v, &err) < 0)
+      manta__warn("%s", err.message);
+  }
 }
 
 // The directory goes along: an agent behind a bridge leaves it there.

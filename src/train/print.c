@@ -18,11 +18,21 @@ static int rank_of(const manta_trainer *t, int64_t wid)
   return -1;
 }
 
+// A worker that has a successor is about to end.
+static bool replaced(const manta_trainer *t, const struct manta__peer *p)
+{
+  for (const struct manta__peer *o = t->peers; o; o = o->next)
+    if (o->before == p->wid)
+      return true;
+  return false;
+}
+
 static void fill_row(struct manta__table_row *row, const manta_trainer *t,
                      const struct manta__peer *p)
 {
   bool going = t->run && !t->run->over;
-  *row = (struct manta__table_row){.rank = rank_of(t, p->wid),
+  int rank = rank_of(t, p->wid);
+  *row = (struct manta__table_row){.rank = rank < 0 ? p->seat : rank,
                                    .host = manta__node_name(p->node),
                                    .pid = p->pid,
                                    .cpus = t->cpus > 0 ? t->cpus : 1,
@@ -71,13 +81,14 @@ static manta_status draw(const manta_trainer *t, manta__buf *out)
   size_t n = 0, i = 0;
   char totals[128];
   for (struct manta__peer *p = t->peers; p; p = p->next)
-    n++;
+    n += !replaced(t, p);
   size_t shown = n ? n : (size_t)t->workers;
   struct manta__table_row *rows = manta__calloc(shown, sizeof *rows);
   if (!rows)
     return MANTA_ENOMEM;
   for (struct manta__peer *p = t->peers; p; p = p->next)
-    fill_row(&rows[i++], t, p);
+    if (!replaced(t, p))
+      fill_row(&rows[i++], t, p);
   qsort(rows, n, sizeof *rows, by_rank);
   if (!n)
     plan_rows(rows, t);

@@ -40,6 +40,8 @@ static void on_worker(manta_trainer *t, struct manta__node *n, struct manta__msg
     if (!(p = manta__calloc(1, sizeof *p)))
       return;
     p->wid = wid;
+    p->before = manta_value_as_int(manta_value_get(v, "before"), -1);
+    p->seat = (int)manta_value_as_int(manta_value_get(v, "seat"), -1);
     p->node = n;
     p->next = t->peers;
     t->peers = p;
@@ -320,6 +322,9 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
       break;
     case MANTA__DO_ABORT:
       send_abort(r);
+      break;
+    case MANTA__DO_RENEW:
+      manta__form_renew(r);
       break;
     case MANTA__DO_KILL:
       send_kill(r);

@@ -48,6 +48,8 @@ struct manta__peer { /* a worker process */
   struct manta__peer *next;
   struct manta__node *node;
   int64_t wid;
+  int64_t before; /* whose place it takes, or -1 */
+  int seat;       /* … and that one's rank, or -1 */
   pid_t pid;
   struct manta__ring ring;
   bool damaged; /* its ring was scribbled over: nothing more is read from it */
@@ -82,6 +84,7 @@ struct manta_trainer {
   int workers, min_workers, max_retries, threads;
   bool elastic; /* the user gave a minimum: fewer than asked for is no error, even at the start */
   bool retry_errors, pin, show_all, quiet, strict_cpus;
+  bool keep; /* its workers serve several calls of a train function */
   double step_timeout, grace, cpus, gpus;
   int64_t log_limit;
   char *name, *logdir;
@@ -188,7 +191,7 @@ void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const man
 
 /* --- form.c --- */
 
-#define MANTA__REQUEST_PAIRS 9
+#define MANTA__REQUEST_PAIRS 11
 #define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 8)
 
 void manta__run_begin(manta_run *r, uint32_t attempt);
@@ -199,6 +202,9 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err);
 /* What a worker of this trainer asks for, in `pairs`. Borrows from the trainer. */
 manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
                                 int min);
+/* The attempt ends: the workers it was in are ended, and successors of those of the next attempt, or
+ * of the next run, forked. */
+void manta__form_renew(manta_run *r);
 /* Tells an agent of the run, once. */
 manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err);
 /* What the attempt begins from, or -1; *own: the caller's to close. */

@@ -165,6 +165,7 @@ static void set_policy(manta_run *r, const manta_run_config *rc)
                             .min = t->min_workers < want ? t->min_workers : want,
                             .max_retries = r->exec ? 0 : t->max_retries,
                             .retry_errors = !r->exec && t->retry_errors,
+                            .fresh = !r->exec && !t->keep,
                             .grace_s = t->grace,
                             .grow_after_s = seconds_from_env("MANTA_GROW_AFTER", 30),
                             .resize_every_s = seconds_from_env("MANTA_RESIZE_EVERY", 600)};

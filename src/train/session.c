@@ -527,6 +527,21 @@ static manta_status rejoin(void *session, manta_error *err)
   return begin_attempt(s, err);
 }
 
+static void ready_slots(void)
+{
+  if (slots_ready)
+    return;
+  manta__slots_init(&slots);
+  manta__slots_init_one(&own);
+  slots_ready = true;
+}
+
+static void take_slot(int index, int fd)
+{
+  ready_slots();
+  manta__slots_adopt(&slots, index, fd);
+}
+
 static manta_status begin(manta_session *s, struct manta__job *job, manta_error *err)
 {
   *s = (manta_session){.job = job, .no_config = {.type = MANTA_MAP}};
@@ -539,11 +554,9 @@ static manta_status begin(manta_session *s, struct manta__job *job, manta_error 
   s->detailed = detail && !strcmp(detail, "1");
   gethostname(s->host, sizeof s->host - 1);
   s->began_ns = manta__now();
-  if (!slots_ready) {
-    manta__slots_init(&slots);
-    manta__slots_init_one(&own);
-    slots_ready = true;
-  }
+  ready_slots();
+  if (s->in_run)
+    manta__slots_warm_adopted(&slots);
   return begin_attempt(s, err);
 }
 
@@ -575,4 +588,5 @@ static void end(void)
   manta__slots_fini(&own);
 }
 
-const struct manta__job_ops manta__session_ops = {.run = run_job, .end = end};
+const struct manta__job_ops manta__session_ops = {
+    .run = run_job, .take_slot = take_slot, .end = end};

@@ -89,6 +89,7 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
   t->elastic = c->min_workers > 0;
   t->max_retries = c->max_retries == 0 ? 3 : c->max_retries == -2 ? 0 : c->max_retries;
   t->retry_errors = c->retry_errors;
+  t->keep = c->keep_workers;
   t->step_timeout = c->step_timeout_s;
   t->grace = c->grace_s > 0 ? c->grace_s : 0.25;
   t->cpus = c->cpus_per_worker;
@@ -287,6 +288,13 @@ void manta_trainer_cancel(manta_trainer *t)
   if (t->run)
     manta__group_stop(&t->run->group, MANTA_ECANCELED, "canceled");
   manta__driver_wake();
+  pthread_mutex_unlock(&drv.lock);
+}
+
+void manta_trainer_keep(manta_trainer *t, bool keep)
+{
+  pthread_mutex_lock(&drv.lock);
+  t->keep = keep;
   pthread_mutex_unlock(&drv.lock);
 }
 

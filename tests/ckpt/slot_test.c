@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -70,6 +71,38 @@ static void tensors_are_aligned_and_stamped(void **ctx)
     assert_int_equal((uintptr_t)t->data % align, 0);
   }
   manta_checkpoint_close(c);
+  manta__slots_fini(&slots);
+  sample_fini(&s);
+}
+
+// As the agent hands them on: descriptors of slots whose process is gone.
+static void a_successor_saves_into_the_slots_of_its_predecessor(void **ctx)
+{
+  struct manta__slots old, slots;
+  struct sample s;
+  ino_t inode[2];
+  struct stat sb;
+  manta__slots_init(&old);
+  manta__slots_init(&slots);
+  sample_init(&s, 300000);
+  int filled = sample_save(&old, &s, 1);
+  sample_free_others(&old, filled);
+  int other = sample_save(&old, &s, 2);
+  assert_true(manta__slot_move(old.slot[other].meta, MANTA__SLOT_READY, MANTA__SLOT_FREE));
+  assert_int_equal(fstat(old.slot[other].fd, &sb), 0);
+  inode[0] = sb.st_ino;
+  manta__slots_adopt(&slots, other, dup(old.slot[other].fd));
+  manta__slots_adopt(&slots, filled, dup(old.slot[filled].fd)); // not free: refused when mapped
+  manta__slots_adopt(&slots, MANTA__SLOTS, dup(old.slot[other].fd));
+  manta__slots_fini(&old);
+  manta__slots_warm_adopted(&slots);
+  int i = sample_save(&slots, &s, 3);
+  assert_int_equal(i, other);
+  assert_int_equal(fstat(slots.slot[i].fd, &sb), 0);
+  inode[1] = sb.st_ino;
+  assert_int_equal(inode[0], inode[1]);
+  assert_holds(slots.slot[i].fd, &s, 3);
+  assert_true(slots.slot[i].announced); // the agent has had its descriptor all the time
   manta__slots_fini(&slots);
   sample_fini(&s);
 }
@@ -413,6 +446,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_saved_is_read),
+      cmocka_unit_test(a_successor_saves_into_the_slots_of_its_predecessor),
       cmocka_unit_test(tensors_are_aligned_and_stamped),
       cmocka_unit_test(an_empty_state_is_a_state),
       cmocka_unit_test(a_warm_save_allocates_nothing),

@@ -15,6 +15,7 @@ enum op {
   FORMED, /* n workers */
   NOROOM, /* status */
   DONE,   /* rank n, status */
+  DYING,  /* rank n */
   GONE,   /* rank n */
   AGENT,
   HOST, /* with the ranks from n on */
@@ -26,7 +27,7 @@ enum op {
   TICK
 };
 
-/* What happens at `ms`, and what is then asked for: F form, A abort, K kill, O over. */
+/* What happens at `ms`, and what is then asked for: F form, A abort, K kill, R renew, O over. */
 struct step {
   enum op op;
   int n;
@@ -54,7 +55,7 @@ static int64_t at_ms(int64_t ms)
 
 static void ask(struct manta__group *g, int64_t now, char *out, size_t size)
 {
-  static const char letter[] = {0, 'F', 'A', 'K', 'O'};
+  static const char letter[] = {0, 'F', 'A', 'K', 'R', 'O'};
   size_t n = 0;
   for (enum manta__g_do d; (d = manta__group_next(g, now)) != MANTA__DO_NOTHING;) {
     assert_true(n < size - 1);
@@ -69,7 +70,7 @@ static void apply(struct manta__group *g, const struct step *s)
   int64_t now = at_ms(s->ms), wids[PLACES];
   err = (manta_error){.status = (manta_status)s->status, .rank = -1};
   snprintf(err.message, sizeof err.message, "at %lld", (long long)s->ms);
-  int64_t wid = s->op == DONE || s->op == GONE ? g->member[s->n].wid : 0;
+  int64_t wid = s->op == DONE || s->op == GONE || s->op == DYING ? g->member[s->n].wid : 0;
   for (int r = 0; r < PLACES; r++)
     wids[r] = (int64_t)g->attempt * 100 + r;
   switch (s->op) {
@@ -81,6 +82,9 @@ static void apply(struct manta__group *g, const struct step *s)
     break;
   case DONE:
     manta__group_done(g, wid, (manta_status)s->status, &err);
+    break;
+  case DYING:
+    manta__group_dying(g, wid);
     break;
   case GONE:
     manta__group_gone(g, wid, &err, now);
@@ -117,6 +121,11 @@ static void apply(struct manta__group *g, const struct step *s)
     .want = 2, .min = 1, .max_retries = (retries), .retry_errors = (errors), .grace_s = 5,         \
     .grow_after_s = 30, .resize_every_s = 600                                                      \
   }
+#define FRESH(retries, errors)                                                                     \
+  {                                                                                                \
+    .want = 2, .min = 1, .max_retries = (retries), .retry_errors = (errors), .grace_s = 5,         \
+    .grow_after_s = 30, .resize_every_s = 600, .fresh = true                                       \
+  }
 #define LOST MANTA_EPEERLOST
 
 static const struct scenario scenarios[] = {
@@ -141,6 +150,49 @@ static const struct scenario scenarios[] = {
      -1,
      1,
      1},
+    {"successors are forked when a death is known, once",
+     FRESH(1, false),
+     {{FORMED, 2, 0, 0, ""},
+      {DYING, 1, 0, 10, "R"},
+      {DONE, 0, LOST, 11, "A"},
+      {GONE, 1, 0, 20, "F"},
+      {FORMED, 2, 0, 30, ""},
+      {DYING, 0, 0, 40, ""}, // the retries are used up
+      {DONE, 1, LOST, 41, "A"},
+      {GONE, 0, 0, 42, "O"}},
+     MANTA__G_OVER,
+     MANTA_EWORKER,
+     0,
+     1,
+     1},
+    {"successors are forked before the abort of a loss, a resize and an error that is retried",
+     FRESH(3, true),
+     {{FORMED, 2, 0, 0, ""},
+      {GONE, 1, 0, 1, "RA"},
+      {DONE, 0, LOST, 2, "F"},
+      {FORMED, 2, 0, 3, ""},
+      {RESIZE, 1, 0, 4, ""},
+      {CKPT, 0, 0, 5, "AR"},
+      {DONE, 0, MANTA_EABORTED, 6, ""},
+      {DONE, 1, MANTA_EABORTED, 7, "F"},
+      {FORMED, 1, 0, 8, ""},
+      {DONE, 0, MANTA_EUSER, 9, "RF"}},
+     MANTA__G_FORMING,
+     MANTA_OK,
+     -1,
+     3,
+     2},
+    {"nothing is forked ahead of a run's end",
+     FRESH(2, false),
+     {{FORMED, 2, 0, 0, ""},
+      {DONE, 1, MANTA_EUSER, 1, "A"},
+      {DYING, 0, 0, 2, ""},
+      {DONE, 0, MANTA_EABORTED, 3, "O"}},
+     MANTA__G_OVER,
+     MANTA_EUSER,
+     1,
+     0,
+     0},
     {"the echo before the loss is not the root",
      POLICY(0, false),
      {{FORMED, 2, 0, 0, ""}, {DONE, 0, LOST, 10, "A"}, {GONE, 1, 0, 20, "O"}},
@@ -612,9 +664,9 @@ struct watch {
   struct manta__group g;
   int64_t now;
   uint32_t attempt;
-  int kills, aborts, retries; /* of this attempt; retries in all */
+  int kills, aborts, renewals, retries; /* of this attempt; retries in all */
   bool over;
-  long asked[5], events, overs;
+  long asked[6], events, overs;
 };
 
 static manta_status some_status(void)
@@ -650,6 +702,10 @@ static void judge(struct watch *w, enum manta__g_do d, bool was_well, int were_r
     assert_int_equal(++w->kills, 1);
   if (d == MANTA__DO_ABORT)
     assert_int_equal(++w->aborts, 1);
+  if (d == MANTA__DO_RENEW) {
+    assert_true(g->policy.fresh && !g->stop && !g->notice);
+    assert_int_equal(++w->renewals, 1);
+  }
   if (d == MANTA__DO_FORM && g->attempt != w->attempt) {
     assert_int_equal(g->attempt, w->attempt + 1);
     assert_int_equal(were_running, 0);
@@ -658,7 +714,7 @@ static void judge(struct watch *w, enum manta__g_do d, bool was_well, int were_r
     assert_false(g->stop || g->notice);
     w->attempt = g->attempt;
     w->retries = g->retries;
-    w->kills = w->aborts = 0;
+    w->kills = w->aborts = w->renewals = 0;
   }
   if (d == MANTA__DO_FINISH) {
     assert_int_equal(were_running, 0);
@@ -679,7 +735,7 @@ static void obey(struct watch *w)
     enum manta__g_do d = manta__group_next(&w->g, w->now);
     if (d == MANTA__DO_NOTHING)
       break;
-    assert_true(i < 4);
+    assert_true(i < 5);
     judge(w, d, well, were);
   }
   // ENDING ends once all are accounted for: it never rests there with nobody running.
@@ -694,7 +750,7 @@ static int64_t some_wid(const struct manta__group *g)
 
 static void any_event(struct watch *w)
 {
-  static const enum op often[] = {DONE, GONE, DONE, GONE,   FORMED, FORMED, TICK, CKPT,
+  static const enum op often[] = {DONE, GONE, DONE, DYING,  FORMED, FORMED, TICK, CKPT,
                                   ROOM, TICK, CKPT, NOROOM, RESIZE, DONE,   DONE, TICK};
   static const enum op rare[] = {STOP, NOTICE, AGENT, HOST, NOROOM};
   static manta_error err = {.rank = -1, .message = "why"};
@@ -709,6 +765,8 @@ static void any_event(struct watch *w)
     manta__group_done(g, some_wid(g), st, &err);
   else if (op == GONE)
     manta__group_gone(g, some_wid(g), &err, w->now);
+  else if (op == DYING)
+    manta__group_dying(g, some_wid(g));
   else if (op == NOROOM)
     manta__group_noroom(g, &err, w->now);
   else if (op != TICK) {
@@ -750,10 +808,11 @@ static void no_order_of_events_breaks_it(void **ctx)
   for (; w.events < 4000000; walks++) {
     struct manta__policy p = POLICY((int)pick(12) - 1, pick(2) == 1);
     p.want = (int)pick(PLACES) + 1;
+    p.fresh = pick(2) == 1;
     manta__group_init(&w.g, &p, w.places, PLACES);
     manta__group_begin(&w.g, 0, w.now = SECOND);
     w.attempt = 0;
-    w.kills = w.aborts = w.retries = 0;
+    w.kills = w.aborts = w.renewals = w.retries = 0;
     w.over = false;
     for (int n = (int)pick(200); n > 0; n--)
       any_event(&w);

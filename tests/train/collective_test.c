@@ -320,6 +320,7 @@ static void only_the_rank_that_hangs_is_replaced(void **state)
 {
   struct rig r;
   rig_init(&r, 3);
+  r.cfg.keep_workers = true;
   r.cfg.step_timeout_s = 0.3;
   rig_make(&r);
   assert_ok(manta_trainer_run(r.t, hangs, &r.rc, NULL, &r.err), &r.err);

@@ -18,6 +18,23 @@ static void assert_all(const struct rig *r, int workers, int64_t n)
 
 // --- workers ------------------------------------------------------------------------------------
 
+static void revive(const char *fault, bool keep)
+{
+  struct rig r;
+  rig_init(&r, 4);
+  r.cfg.keep_workers = keep;
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 60), MANTA_KV_STR("fault", fault),
+                            MANTA_KV_INT("rank", 1), MANTA_KV_INT("at", 37));
+  assert_ok(rig_run(&r, &c), &r.err);
+  assert_int_equal(board->fired, 1);
+  assert_int_equal(board->attempts, 1);
+  assert_int_equal(r.rewinds, 1);
+  assert_all(&r, 4, 60);
+  assert_renewed(&r, 4, 1, 1);
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
 static void lose_a_worker(const char *fault, const char *cause)
 {
   struct rig r;
@@ -38,22 +55,98 @@ static void lose_a_worker(const char *fault, const char *cause)
   }
   assert_int_equal(r.err.rank, 1);
   rig_fini(&r);
-  rig_init(&r, 4);
-  assert_ok(rig_run(&r, &c), &r.err);
-  assert_int_equal(board->fired, 1);
-  assert_int_equal(board->attempts, 1);
-  assert_int_equal(r.rewinds, 1);
-  assert_all(&r, 4, 60);
-  // Survivors keep their process, the lost one has another.
-  for (int i = 0; i < 4; i++)
-    assert_true((board->born[i] == board->pid[i]) == (i != 1));
-  rig_fini(&r);
-  assert_nothing_left();
+  revive(fault, false);
 }
 
 static void a_killed_worker_is_revived(void **state)
 {
   lose_a_worker("kill", "killed by signal 9 (SIGKILL)");
+}
+
+static void survivors_keep_their_process_if_asked(void **state)
+{
+  revive("kill", true);
+}
+
+// --- successors ---------------------------------------------------------------------------------
+
+static int open_slots(void)
+{
+  char path[64], to[128];
+  int n = 0;
+  for (int fd = 3; fd < 128; fd++) {
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(path, to, sizeof to - 1);
+    n += len > 0 && memmem(to, (size_t)len, "manta-slot", 10) != NULL;
+  }
+  return n;
+}
+
+// Three saves, then rank 1 dies; the successor of rank 0 has slots before it has saved anything.
+static manta_status saving(manta_session *s, manta_value *result, manta_error *err)
+{
+  int64_t value = 7;
+  manta_tensor t = MANTA_VECTOR("value", MANTA_I64, &value, 1);
+  manta_state state = {&t, 1, NULL};
+  board_open();
+  int slots = open_slots();
+  for (int i = 0; i < 4; i++) {
+    MANTA_TRY(manta_session_save(s, &state, err));
+    MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  }
+  if (manta_session_rank(s) == 1 && manta_session_attempt(s) == 0) {
+    board->fired++;
+    raise(SIGKILL);
+  }
+  MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  return manta_value_set_int(result, slots);
+}
+
+static void slots_pass_to_the_successor(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, saving, &r.rc, &r.results, &r.err), &r.err);
+  assert_int_equal(board->fired, 1);
+  // Beside the one that both load from.
+  assert_true(manta_value_as_int(manta_value_at(&r.results, 0), 0) >= 2);
+  assert_int_equal(manta_value_as_int(manta_value_at(&r.results, 1), -1), 1);
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
+// The kernel needs longer to take the first rank 1 apart than it is given.
+static manta_status dies_heavily(manta_session *s, manta_value *result, manta_error *err)
+{
+  enum { BYTES = 1 << 30 };
+  board_open();
+  if (manta_session_rank(s) == 1 && manta_session_attempt(s) == 0) {
+    char *p = malloc(BYTES);
+    for (size_t i = 0; p && i < BYTES; i += 4096)
+      p[i] = 1;
+    board->fired++;
+    raise(SIGKILL);
+  }
+  MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  return manta_value_set_int(result, manta_session_attempt(s));
+}
+
+static void a_predecessor_that_does_not_end_is_named(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  setenv("MANTA_GONE_AFTER", "0.002", 1);
+  rig_make(&r);
+  manta_status st = manta_trainer_run(r.t, dies_heavily, &r.rc, &r.results, &r.err);
+  unsetenv("MANTA_GONE_AFTER");
+  assert_ok(st, &r.err);
+  assert_int_equal(board->fired, 1);
+  assert_logged(&r, "which was rank 1, has not ended 0.002 s after it was killed: what it holds is "
+                    "not used again");
+  assert_true(manta_value_as_int(manta_value_at(&r.results, 1), 0) >= 1);
+  rig_fini(&r);
+  assert_nothing_left();
 }
 
 static void a_crashed_worker_is_revived(void **state)
@@ -369,6 +462,7 @@ static void daemons_of_a_worker_end_with_it(void **state)
 {
   struct rig r;
   rig_init(&r, 2);
+  r.cfg.keep_workers = true;
   manta_value c = MANTA_MAP(MANTA_KV_INT("n", 20), MANTA_KV_STR("fault", "daemon"),
                             MANTA_KV_INT("rank", 1), MANTA_KV_INT("at", 5));
   assert_ok(rig_run(&r, &c), &r.err);
@@ -699,6 +793,9 @@ int main(int argc, char **argv)
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(a_killed_worker_is_revived),
+      rig_test(survivors_keep_their_process_if_asked),
+      rig_test(slots_pass_to_the_successor),
+      rig_test(a_predecessor_that_does_not_end_is_named),
       rig_test(a_crashed_worker_is_revived),
       rig_test(a_worker_that_exits_is_revived),
       rig_test(a_worker_without_connection_is_revived),

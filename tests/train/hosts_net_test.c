@@ -234,8 +234,7 @@ static void a_killed_worker_is_revived(void **state)
     assert_int_equal(board->fired, 1);
     assert_int_equal(board->attempts, 1);
     assert_all(&r, 4, 60);
-    for (int i = 0; i < 4; i++)
-      assert_true((board->born[i] == board->pid[i]) == (i != rank));
+    assert_renewed(&r, 4, rank, 1);
     rig_fini(&r);
     assert_nothing_left();
   }

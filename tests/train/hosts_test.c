@@ -138,6 +138,7 @@ static void a_killed_worker_is_revived(void **state)
   for (int rank = 0; rank < 4; rank++) {
     struct rig r;
     rig_hosts(&r, 4, rank % 2);
+    r.cfg.keep_workers = rank / 2;
     manta_value c = MANTA_MAP(MANTA_KV_INT("n", 60), MANTA_KV_STR("fault", "kill"),
                               MANTA_KV_INT("rank", rank), MANTA_KV_INT("at", 37));
     assert_ok(rig_run(&r, &c), &r.err);
@@ -145,8 +146,7 @@ static void a_killed_worker_is_revived(void **state)
     assert_int_equal(board->attempts, 1);
     assert_int_equal(r.rewinds, 1);
     assert_all(&r, 4, 60);
-    for (int i = 0; i < 4; i++) // survivors keep their process, also on the other host
-      assert_true((board->born[i] == board->pid[i]) == (i != rank));
+    assert_renewed(&r, 4, rank, 1);
     rig_fini(&r);
     assert_nothing_left();
   }
@@ -232,18 +232,6 @@ static pid_t half_of(int host, const char *what)
   return found;
 }
 
-static void assert_logged(const struct rig *r, const char *text)
-{
-  char path[600];
-  static char log[1u << 20];
-  snprintf(path, sizeof path, "%s/run.log", manta_trainer_run_dir(r->t));
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = read(fd, log, sizeof log);
-  close(fd);
-  if (n <= 0 || !memmem(log, (size_t)n, text, strlen(text)))
-    fail_msg("run.log does not say \"%s\"", text);
-}
-
 struct blow {
   int host, sig;
   const char *what;
@@ -271,6 +259,7 @@ static void lose_host(int host, const char *what, int sig, const char *cause)
   struct blow b = {.host = host, .sig = sig, .what = what};
   rig_hosts(&r, 4, false);
   r.cfg.host_timeout_s = sig == SIGSTOP ? 1.5 : 15;
+  r.cfg.keep_workers = host == 0;
   pthread_create(&thread, NULL, strike, &b);
   manta_value c = MANTA_MAP(MANTA_KV_INT("n", 300), MANTA_KV_INT("pause_us", 1000));
   manta_status st = rig_run(&r, &c);
@@ -283,8 +272,7 @@ static void lose_host(int host, const char *what, int sig, const char *cause)
   assert_all(&r, 4, 300);
   assert_logged(&r, cause);
   assert_true(within(SOON, !alive(b.near) && !alive(b.far) && !alive(b.agent)));
-  for (int i = 0; i < 4; i++) // the other host's workers are the same
-    assert_true((board->born[i] == board->pid[i]) == (i / 2 != host));
+  assert_renewed(&r, 4, 2 * host, 2);
   rig_fini(&r);
   assert_nothing_left();
 }

@@ -106,7 +106,9 @@ static bool fault_due(manta_session *s, int64_t count)
 
 static void sign_in(manta_session *s)
 {
+  static int calls;
   int r = manta_session_rank(s);
+  board->reused += calls++ > 0;
   if (manta_session_attempt(s) == 0)
     board->born[r] = getpid();
   board->pid[r] = getpid();
@@ -317,6 +319,27 @@ pid_t child_named(pid_t parent, const char *name)
   if (d)
     closedir(d);
   return found;
+}
+
+void assert_renewed(const struct rig *r, int world, int first, int count)
+{
+  for (int i = 0; i < world; i++) {
+    bool lost = i >= first && i < first + count;
+    assert_true((board->born[i] == board->pid[i]) == (r->cfg.keep_workers && !lost));
+  }
+  assert_true((board->reused > 0) == (r->cfg.keep_workers && count < world));
+}
+
+void assert_logged(const struct rig *r, const char *text)
+{
+  char path[600];
+  static char log[1u << 20];
+  snprintf(path, sizeof path, "%s/run.log", manta_trainer_run_dir(r->t));
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t n = read(fd, log, sizeof log);
+  close(fd);
+  if (n <= 0 || !memmem(log, (size_t)n, text, strlen(text)))
+    fail_msg("run.log does not say \"%s\"", text);
 }
 
 void assert_nothing_left(void)

@@ -50,6 +50,7 @@ struct board {
   _Atomic int attempts;     /* highest attempt seen */
   _Atomic int64_t at[64];   /* by rank: count now */
   _Atomic int64_t counts;   /* counts made, all ranks and attempts */
+  _Atomic int reused;       /* calls of `counting` in a process that had one before */
   _Atomic int hold;         /* workers wait while this is 1 */
   _Atomic int64_t orphan;   /* pid of a daemon that a worker left */
 };
@@ -81,5 +82,9 @@ bool alive(pid_t pid);
     (what);                                                                                        \
   })
 void assert_nothing_left(void);
+void assert_logged(const struct rig *r, const char *text); /* run.log of the newest run has it */
+/* After a run with a loss of the `count` ranks from `first` on: every rank has begun anew in a fresh
+ * process; where the trainer keeps its workers, only those have. */
+void assert_renewed(const struct rig *r, int world, int first, int count);
 
 #endif

@@ -22,10 +22,31 @@ static void counts_on_all_workers(void **state)
   assert_nothing_left();
 }
 
-static void runs_again_in_the_same_processes(void **state)
+static void runs_again_in_fresh_processes(void **state)
 {
   struct rig r;
   rig_init(&r, 2);
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 5));
+  int64_t pid[8][2];
+  for (int k = 0; k < 8; k++) {
+    r.last = 0;
+    assert_ok(rig_run(&r, &c), &r.err);
+    for (int i = 0; i < 2; i++) {
+      pid[k][i] = board->pid[i];
+      assert_true(k == 0 || pid[k][i] != pid[k - 1][i]);
+      assert_false(k > 1 && alive((pid_t)pid[k - 2][i]));
+    }
+  }
+  assert_int_equal(board->reused, 0);
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
+static void runs_again_in_the_same_processes_if_asked(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  r.cfg.keep_workers = true;
   manta_value c = MANTA_MAP(MANTA_KV_INT("n", 5));
   assert_ok(rig_run(&r, &c), &r.err);
   int64_t pid = board->pid[1];
@@ -606,7 +627,8 @@ int main(int argc, char **argv)
   board_open();
   const struct CMUnitTest tests[] = {
       rig_test(counts_on_all_workers),
-      rig_test(runs_again_in_the_same_processes),
+      rig_test(runs_again_in_fresh_processes),
+      rig_test(runs_again_in_the_same_processes_if_asked),
       rig_test(starts_ahead_of_the_run),
       rig_test(several_trainers_share_an_agent),
       rig_test(iterates_row_by_row),

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/agent_heir.c - successors: every call of a train function begins in a fresh process.
+ *
+ * A worker that a train function was in is used. In a group that does not keep its workers it is
+ * spent when the attempt is over, unless it waits inside manta_comm_rebuild. Its successor is forked
+ * as soon as the end of the attempt is certain, and enters its function when all spent workers of
+ * the group on this host are gone: their GPU memory and their ports are free then.
+ * (1) A share of the host belongs to one worker at a time: a successor has none until its
+ *     predecessor is gone.
+ * (2) So do slots: a process that may still write never shares one with its successor.
+ * (3) A spent worker that is not gone GONE_S after it was killed is named and abandoned: its share
+ *     is not given out again, and its successor is ended.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/agent.h"
+
+#define GONE_S 10.0 /* MANTA_GONE_AFTER: for the kernel to take a killed process apart */
+
+bool agent_spent(const struct worker *w)
+{
+  return w->used && !w->stays && !w->group->keep && w->turn != w->group->turn;
+}
+
+static bool is_there(const struct worker *w)
+{
+  return agent_spent(w) && w->state != WORKER_GONE && !w->abandoned;
+}
+
+static struct worker *heir_of(const struct worker *w)
+{
+  for (struct worker *h = w->group->workers; h; h = h->next)
+    if (h->before == w && h->state != WORKER_GONE)
+      return h;
+  return NULL;
+}
+
+const struct manta__share *agent_heir_share(const struct worker *w)
+{
+  const struct manta__grant *grant = w->grant ? w->grant : w->before ? w->before->grant : NULL;
+  return grant ? &grant->shares[0] : NULL;
+}
+
+// --- making them ---------------------------------------------------------------------------------
+
+static struct worker *next_heirless(const struct group *g)
+{
+  struct worker *best = NULL;
+  for (struct worker *w = g->workers; w; w = w->next)
+    if (is_there(w) && w->grant && !heir_of(w) && (!best || w->rank < best->rank))
+      best = w;
+  return best;
+}
+
+int agent_heirs_make(struct group *g, uint64_t key, int count, manta_error *err)
+{
+  int made = 0;
+  for (struct worker *w; made < count && (w = next_heirless(g)); made++) {
+    struct zygote *z = agent_zygote(g->agent, key, err);
+    struct worker *h = z ? agent_worker_start(g, z, NULL, w, err) : NULL;
+    if (!h)
+      break;
+  }
+  return made;
+}
+
+void agent_heirs_retire(struct group *g)
+{
+  for (struct worker *w = g->workers, *next; w; w = next) {
+    next = w->next;
+    if (is_there(w) && w->state != WORKER_RUNNING)
+      agent_worker_ask_exit(w);
+  }
+}
+
+// Successors of those that stay after all are not needed.
+static void drop_needless(struct group *g)
+{
+  for (struct worker *w = g->workers, *next; w; w = next) {
+    next = w->next;
+    if (w->before && w->before->stays)
+      agent_worker_kill(w, "not needed: its predecessor stays");
+  }
+}
+
+void agent_heirs_turn(struct group *g, const manta_value *v)
+{
+  g->keep = manta_value_as_bool(manta_value_get(v, "keep"), false);
+  g->turn++;
+  drop_needless(g);
+}
+
+// --- taking over ---------------------------------------------------------------------------------
+
+void agent_heirs_inherit(struct worker *w)
+{
+  struct worker *h = heir_of(w);
+  if (h) {
+    h->before = NULL;
+    h->grant = w->grant;
+    w->grant = NULL;
+    agent_snap_inherit(w, h);
+  }
+  w->before = NULL;
+  agent_heirs_admit(w->group);
+}
+
+static double gone_limit(void)
+{
+  const char *s = getenv("MANTA_GONE_AFTER");
+  double v = s ? strtod(s, NULL) : 0;
+  return v > 0 ? v : GONE_S;
+}
+
+static void abandon(struct worker *w, double after_s)
+{
+  char cause[160];
+  const struct manta__share *s = agent_heir_share(w);
+  const char *gpus = s && s->gpus && s->gpus[0] ? s->gpus : NULL;
+  struct worker *h = heir_of(w);
+  w->abandoned = true;
+  agent_warn(w->group->agent, w->group->id,
+             "pid %d, which was rank %d, has not ended %.3g s after it was killed: %s%s not used "
+             "again",
+             (int)w->pid, w->rank, after_s, gpus ? "GPU " : "what it holds is", gpus ? gpus : "");
+  if (!h)
+    return;
+  h->before = NULL;
+  snprintf(cause, sizeof cause, "could not begin: pid %d, which was rank %d, does not end",
+           (int)w->pid, w->rank);
+  agent_worker_kill(h, cause);
+}
+
+static void on_gone_limit(uv_timer_t *t)
+{
+  struct group *g = t->data;
+  double limit = gone_limit();
+  int64_t before = manta__now() - (int64_t)(limit * 1e9);
+  for (struct worker *w = g->workers, *next; w; w = next) {
+    next = w->next;
+    if (is_there(w) && w->ending_ns > 0 && w->ending_ns <= before)
+      abandon(w, limit);
+  }
+  agent_heirs_admit(g);
+}
+
+bool agent_heirs_awaited(struct group *g)
+{
+  bool awaited = false;
+  for (const struct worker *w = g->workers; w; w = w->next)
+    awaited |= is_there(w);
+  if (awaited && !g->gone_limit) {
+    double every = gone_limit() / 4;
+    g->gone_limit = agent_timer(g->agent, every, every, on_gone_limit, g);
+  }
+  if (!awaited)
+    agent_timer_stop(&g->gone_limit);
+  return awaited;
+}
+
+void agent_heirs_admit(struct group *g)
+{
+  if (agent_heirs_awaited(g))
+    return;
+  for (struct worker *w = g->workers; w; w = w->next)
+    if (w->awaits_go) {
+      w->awaits_go = false;
+      agent_send(w->link, &(struct manta__msg){.kind = MANTA__M_GO, .id = g->run});
+    }
+}
+
+// --- the driver's word ---------------------------------------------------------------------------
+
+void agent_renew(struct group *g, struct manta__msg *m)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  if (m->id.run != g->run.run || manta__msg_value(m, &v, NULL) < 0)
+    return;
+  int count = (int)manta_value_as_int(manta_value_get(&v, "count"), 0);
+  uint64_t key = (uint64_t)manta_value_as_int(manta_value_get(&v, "key"), 0);
+  g->turn++;
+  for (struct worker *w = g->workers; w; w = w->next)
+    w->stays &= !manta_value_as_bool(manta_value_get(&v, "over"), false);
+  if (agent_heirs_make(g, key, count, &err) < count && err.status < 0)
+    manta__debug("no successors ahead of their use: %s", err.message);
+  agent_heirs_retire(g);
+  manta_value_fini(&v);
+}
