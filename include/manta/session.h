@@ -41,7 +41,8 @@ MANTA_API void manta_register(const char *name, manta_train_fn fn);
 
 /* This worker's place: rank 0 … world_size - 1 among all, local_rank among those on its host, and
  * node_rank of the host. Constant within an attempt, which mostly is a call of the train function
- * (but see manta_comm_rebuild) and has a process of its own, unless the trainer keeps its workers. */
+ * (but see manta_comm_rebuild) and has a process of its own, unless the trainer keeps its
+ * workers. */
 MANTA_API int manta_session_rank(const manta_session *s);
 MANTA_API int manta_session_local_rank(const manta_session *s);
 MANTA_API int manta_session_world_size(const manta_session *s);

@@ -228,6 +228,16 @@ static PyObject *shutdown(PyObject *self, PyObject *ignored)
   return none();
 }
 
+static PyObject *keep(PyObject *self, PyObject *args)
+{
+  manta_trainer *t = open_trainer(self);
+  int on;
+  if (!t || !PyArg_ParseTuple(args, "p", &on))
+    return NULL;
+  manta_trainer_keep(t, on);
+  return none();
+}
+
 static PyObject *table(PyObject *self, PyObject *ignored)
 {
   manta_trainer *t = open_trainer(self);
@@ -311,6 +321,9 @@ static PyMethodDef methods[] = {
              "Starts what workers are forked from, on every host, and keeps it until release().")},
     {"resize", resize, METH_VARARGS,
      MPY_DOC("resize($self, workers, /)", "(int) -> None", "At the next checkpoint.")},
+    {"keep", keep, METH_VARARGS,
+     MPY_DOC("keep($self, on, /)", "(bool) -> None",
+             "Whether workers serve several calls of a train function.")},
     {"notice", notice, METH_NOARGS,
      MPY_DOC("notice($self)", "() -> None", "Asks the run to save and return.")},
     {"cancel", cancel, METH_NOARGS, MPY_DOC("cancel($self)", "() -> None", "Ends the run.")},

@@ -10,6 +10,7 @@ last test is done, no process that one of them started may be left.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import json
@@ -176,7 +177,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     found = _wait_until_gone()
     for pid, words in found.items():
         print(f"\nLEFT BEHIND: {pid} {words}", file=sys.stderr)
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended with the one before
+            os.kill(pid, signal.SIGKILL)
     if found:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if _cases and session.testscollected:

@@ -13,10 +13,12 @@ Check = Callable[[Any, int, int], Any]  # (torch, rank, size)
 
 
 class Crew:
-    """A trainer whose runs are checks that every rank makes."""
+    """A trainer whose runs are checks that every rank makes. They are many and small, and each
+    leaves nothing behind: the workers are kept."""
 
     def __init__(self, n: int, **config: Any):
-        self.trainer = Trainer(TorchConfig(**config), num_workers=(n, n), max_retries=0, quiet=True)
+        self.trainer = Trainer(TorchConfig(**config), num_workers=(n, n), max_retries=0, quiet=True,
+                               keep_workers=True)
 
     def __call__(self, check: Check) -> list[Any]:
         def train() -> Any:

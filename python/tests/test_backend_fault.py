@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank is killed in the middle of a step: the others learn who, at once, keep their process, and
-train on in a new group."""
+"""A rank is killed in the middle of a step: the others learn who, at once, and all train on in a new
+group: in fresh processes, or in their own if the trainer keeps its workers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def train_and_die(place: str, hurt: Callable[[Any], None] | None = None) -> list
     return [os.getpid(), size, [s.item() for s in sums]]
 
 
-def check_revival(place: Path, results: list[Any], size: int, text: str) -> None:
+def check_revival(place: Path, results: list[Any], size: int, text: str, keep: bool) -> None:
     death, = noted(place, "death")
     survivors = noted(place, "survivor-*")
     assert death["rank"] == size - 1
@@ -72,16 +72,17 @@ def check_revival(place: Path, results: list[Any], size: int, text: str) -> None
     for s in survivors:
         assert s["step"] == FATAL and text in s["text"], s
     assert [r[1] for r in results] == [size] * size
-    pids = {r[0] for r in results}
-    assert {s["pid"] for s in survivors} <= pids, "survivors keep their process"
+    pids, were = {r[0] for r in results}, {s["pid"] for s in survivors}
+    assert were <= pids if keep else not were & pids
     assert all(r[2] == [results[0][2][0]] * size for r in results), "and end with equal weights"
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_killed_in_backward(tmp_path: Path, size: int) -> None:
-    with Trainer(TorchConfig(), num_workers=(size, size), max_retries=1, quiet=True) as trainer:
+@pytest.mark.parametrize("size, keep", [(2, False), (2, True), (3, False)])
+def test_killed_in_backward(tmp_path: Path, size: int, keep: bool) -> None:
+    with Trainer(TorchConfig(), num_workers=(size, size), max_retries=1, quiet=True,
+                 keep_workers=keep) as trainer:
         results = trainer.run(lambda: train_and_die(str(tmp_path)))
-    check_revival(tmp_path, results, size, f"rank {size - 1}")
+    check_revival(tmp_path, results, size, f"rank {size - 1}", keep)
     assert all(s["type"] == "PeerLost" for s in noted(tmp_path, "survivor-*"))
 
 
@@ -89,16 +90,17 @@ def test_killed_while_another_thread_reduces(tmp_path: Path) -> None:
     """The failure then comes through a future."""
     def spare(torch: Any) -> None:
         torch.distributed.group.WORLD._spare = True
-    with Trainer(TorchConfig(), num_workers=(2, 2), max_retries=1, quiet=True) as trainer:
+    with Trainer(TorchConfig(), num_workers=(2, 2), max_retries=1, quiet=True,
+                 keep_workers=True) as trainer:
         results = trainer.run(lambda: train_and_die(str(tmp_path), spare))
-    check_revival(tmp_path, results, 2, "rank 1")
+    check_revival(tmp_path, results, 2, "rank 1", True)
 
 
 def test_killed_in_backward_with_gloo(tmp_path: Path) -> None:
     with Trainer(TorchConfig(backend="gloo"), num_workers=(2, 2), max_retries=1,
                  quiet=True) as trainer:
         results = trainer.run(lambda: train_and_die(str(tmp_path)))
-    check_revival(tmp_path, results, 2, "")
+    check_revival(tmp_path, results, 2, "", False)
 
 
 def wait_and_see(place: str, wait: str) -> int:
@@ -142,7 +144,7 @@ def test_every_wait_ends(tmp_path: Path, wait: str) -> None:
         pids = trainer.run(lambda: wait_and_see(str(tmp_path), wait))
     survivor, = noted(tmp_path, "survivor-0")
     assert survivor["type"] == "PeerLost" and "rank 1" in survivor["text"]
-    assert pids[0] == survivor["pid"] and noted(tmp_path, "death")
+    assert pids[0] != survivor["pid"] and noted(tmp_path, "death")
 
 
 def test_an_exception_leaves_nobody_waiting(tmp_path: Path) -> None:

@@ -177,7 +177,16 @@ def lose(four: Trainer, place: Path, die: Callable[[], None]) -> list[bool]:
 def test_a_killed_worker_is_revived(four: Trainer, tmp_path: Path) -> None:
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
-    assert lose(four, tmp_path, die) == [True, True, True, False]
+    assert lose(four, tmp_path, die) == [False] * 4
+
+
+def test_survivors_keep_their_process_if_asked(tmp_path: Path) -> None:
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    hosts = [Host("a", 2, AGENT), Host("b", 2, AGENT)]
+    with Trainer(backend=None, num_workers=(4, 4), hosts=hosts, logdir=tmp_path / "runs",
+                 keep_workers=True, quiet=True) as four:
+        assert lose(four, tmp_path, die) == [True, True, True, False]
 
 
 def agent_above() -> int:
@@ -190,7 +199,7 @@ def test_a_lost_host_comes_back(four: Trainer, tmp_path: Path) -> None:
     def die() -> None:
         os.kill(agent_above(), signal.SIGKILL)
         time.sleep(60)
-    assert lose(four, tmp_path, die) == [True, True, False, False]
+    assert lose(four, tmp_path, die) == [False] * 4
 
 
 def test_the_next_trainer_finds_all_imported(four: Trainer) -> None:

@@ -230,7 +230,8 @@ void agent_attempt_leave(struct group *g); /* its control segment is no longer n
 /* agent_heir.c */
 /* It takes part in nothing any more: a train function was in it, and its group does not keep it. */
 bool agent_spent(const struct worker *w);
-/* Forks successors of spent workers that have none, lowest ranks first, at most `count`; how many. */
+/* Forks successors of spent workers that have none, lowest ranks first, at most `count`; gives how
+ * many. */
 int agent_heirs_make(struct group *g, uint64_t key, int count, manta_error *err);
 /* The share a worker has, or will have when its predecessor is gone. */
 const struct manta__share *agent_heir_share(const struct worker *w);

@@ -3,9 +3,9 @@
  * group/agent_heir.c - successors: every call of a train function begins in a fresh process.
  *
  * A worker that a train function was in is used. In a group that does not keep its workers it is
- * spent when the attempt is over, unless it waits inside manta_comm_rebuild. Its successor is forked
- * as soon as the end of the attempt is certain, and enters its function when all spent workers of
- * the group on this host are gone: their GPU memory and their ports are free then.
+ * spent when the attempt is over, unless it waits inside manta_comm_rebuild. Its successor is
+ * forked as soon as the end of the attempt is certain, and enters its function when all spent
+ * workers of the group on this host are gone: their GPU memory and their ports are free then.
  * (1) A share of the host belongs to one worker at a time: a successor has none until its
  *     predecessor is gone.
  * (2) So do slots: a process that may still write never shares one with its successor.

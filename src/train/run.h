@@ -202,8 +202,8 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err);
 /* What a worker of this trainer asks for, in `pairs`. Borrows from the trainer. */
 manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
                                 int min);
-/* The attempt ends: the workers it was in are ended, and successors of those of the next attempt, or
- * of the next run, forked. */
+/* The attempt ends: the workers it was in are ended, and successors forked for the next attempt or
+ * the next run. */
 void manta__form_renew(manta_run *r);
 /* Tells an agent of the run, once. */
 manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err);

@@ -83,8 +83,8 @@ bool alive(pid_t pid);
   })
 void assert_nothing_left(void);
 void assert_logged(const struct rig *r, const char *text); /* run.log of the newest run has it */
-/* After a run with a loss of the `count` ranks from `first` on: every rank has begun anew in a fresh
- * process; where the trainer keeps its workers, only those have. */
+/* After a run with a loss of the `count` ranks from `first` on: every rank has begun anew in a
+ * fresh process; where the trainer keeps its workers, only those have. */
 void assert_renewed(const struct rig *r, int world, int first, int count);
 
 #endif

@@ -25,8 +25,10 @@ class Trainer:
     """Runs functions on a group of workers.
 
     backend: "auto", "torch" (= "pytorch"), None, or a BackendConfig. num_workers: an int, or
-    (min, max) for a run that goes on with fewer. hosts: a list of Host; without one, those of
-    MANTA_HOSTS, or this host. See the user guide for the rest.
+    (min, max) for a run that goes on with fewer. keep_workers: survivors and later runs keep their
+    processes and CUDA contexts; without it every call of a train function begins in a fresh
+    process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this host. See the user
+    guide for the rest.
     """
 
     def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool = False,
@@ -39,7 +41,7 @@ class Trainer:
                  workers: Any = None, gpu_per_worker: float | None = None,
                  name: str | None = None, strict_reports: bool = False,
                  show_all_output: bool = False, quiet: bool = False, pin: bool = False,
-                 threads_per_worker: int | None = None,
+                 keep_workers: bool = False, threads_per_worker: int | None = None,
                  hosts: Sequence[_hosts.Host] | None = None, host_timeout: float | None = None):
         if num_workers is not None and workers is not None:
             raise ValueError("num_workers and workers are the same: give one of them")
@@ -57,11 +59,13 @@ class Trainer:
         self._resume: str | None = None
         self._running = False
         self._started = False
+        self._told_start = False  # to the workers that are there
         self._record = {"num_workers": [least, most] if least else most or None,
                         "backend": None if self._backend.framework == "none" else "torch",
                         "use_gpu": use_gpu, "resources_per_worker": resources_per_worker,
                         "cpus_per_worker": cpus_per_worker, "gpus_per_worker": gpus_per_worker,
                         "max_retries": max_retries, "step_timeout": step_timeout,
+                        "keep_workers": keep_workers,
                         "hosts": where, "host_timeout": host_timeout}
         _driver.embed()
         program = _driver.program(self._backend.framework)
@@ -73,6 +77,8 @@ class Trainer:
             step_timeout=_seconds("step_timeout", step_timeout), threads_per_worker=threads,
             pin=pin, show_all_output=show_all_output, quiet=quiet, hosts=where,
             host_timeout=_seconds("host_timeout", host_timeout), program=program, **figures)
+        self._keep = keep_workers
+        self._trainer.keep(keep_workers)
         self._trainer.prestart()
         _driver.trainers.add(self)
         self._quiet = quiet
@@ -86,6 +92,7 @@ class Trainer:
         """Starts the workers ahead of the first run. A function is called once in each of them; of
         a class each gets an instance, for execute()."""
         if isinstance(initialization_hook, type):
+            self._trainer.keep(True)  # an instance lives as long as its process
             self._call(_job.make_instance, initialization_hook, tuple(args), kwargs or {})
             self._has_instance = True
         else:
@@ -97,9 +104,14 @@ class Trainer:
     _has_instance = False
 
     def _tell_started(self) -> None:
-        if not self._started:
-            self._started = True
+        self._started = True
+        if not self._told_start:
+            self._told_start = True
             self._backend.backend_cls().on_start(WorkerGroup.of(self), self._backend)
+
+    def _keeps(self) -> bool:
+        """Whether the workers of the next run will have been those of this one."""
+        return self._keep or self._has_instance
 
     def _has_hooks(self) -> bool:
         """Whether the backend wants to know when the workers are there."""
@@ -138,6 +150,11 @@ class Trainer:
     def _bind(self, function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
         return (_job.on_instance, function) if self._has_instance else (function,)
 
+    def _keep_for_group(self) -> None:
+        """What is called on a worker of a group finds what earlier calls left there."""
+        self._keep = True
+        self._trainer.keep(True)
+
     def to_worker_group(self, cls: type, *args: Any, **kwargs: Any) -> WorkerGroup:
         """An instance of the class on each worker, as a list."""
         return WorkerGroup(trainer=self, actor_cls=cls, actor_cls_args=args,
@@ -155,11 +172,13 @@ class Trainer:
 
     def shutdown(self) -> None:
         """Ends the workers. Idempotent; a later run starts new ones."""
+        self._told_start = False
         if self._started:
             self._started = False
             self._backend.backend_cls().on_shutdown(WorkerGroup.of(self), self._backend)
         self._has_instance = False
         self._trainer.shutdown()
+        self._trainer.keep(self._keep)
 
     def __enter__(self) -> Trainer:
         return self
@@ -216,13 +235,14 @@ class Trainer:
             options |= strategy.options()
         workers = 0 if num_workers is None else _resources.worker_range(num_workers)[0]
         payload = self._job(function, config, checkpoint).pack(_name_of(function))
-        if self._has_hooks() and not self._started:
+        if self._has_hooks() and not self._told_start:
             self.start()
         every = self._callbacks + list(callbacks or [])
         run = Run(lambda: self._trainer.run(payload, config, workers=workers, output=self._show,
                                             strict_reports=self._strict_reports,
                                             resume=self._resume, **options), self._trainer, every)
         self._running, self._resume = True, None
+        self._told_start &= self._keeps()
         try:
             self._write_record(run.directory)
             run.begin({} if config is None else config, workers or self.num_workers)

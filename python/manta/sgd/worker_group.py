@@ -45,6 +45,7 @@ class WorkerGroup(Sequence[Worker]):
         from manta.sgd.trainer import Trainer
         self._trainer = trainer or Trainer(num_workers=num_workers,
                                            **{"backend": None, **trainer_args})
+        self._trainer._keep_for_group()
         if actor_cls is not None:
             self._trainer.start(actor_cls, tuple(actor_cls_args), actor_cls_kwargs or {})
         else:
