@@ -128,11 +128,16 @@ typedef struct manta_run_config {
   bool execute;       /* only call the function, as manta_trainer_execute does … */
   bool single;        /* … and on rank 0 alone: the results of the others are nil */
   const char *resume; /* directory of an unfinished run to go on with, or NULL: a new one */
+  /* Called on the thread inside run or next before every attempt but the first, unless workers are
+   * kept: what it calls by manta_trainer_execute reaches the fresh processes of that attempt before
+   * they enter the function. A failure ends the run. May be NULL */
+  manta_status (*renew)(void *ctx, int attempt, manta_error *err);
+  void *renew_ctx;
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
     sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false, NULL, 0, false,    \
-        false, NULL                                                                                \
+        false, NULL, NULL, NULL                                                                    \
   }
 
 /* --- Trainer -------------------------------------------------------------------------------- */

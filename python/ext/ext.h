@@ -61,8 +61,10 @@ int mpy_add_session(PyObject *module); /* functions */
 int mpy_add_train(PyObject *module);   /* the train function */
 
 manta_train_fn mpy_train_function(void);
+/* output: called with (rank, text), or None; renew: with the number of an attempt before it begins,
+ * or None. */
 PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
-                      PyObject *output);
+                      PyObject *output, PyObject *renew);
 PyObject *mpy_checkpoint_new(manta_checkpoint *c); /* takes it; NULL becomes None */
 
 #endif

@@ -13,6 +13,7 @@ typedef struct {
   PyObject_HEAD manta_run *r; /* NULL: closed */
   PyObject *owner;            /* the trainer */
   PyObject *output;           /* called with (rank, text), or None */
+  PyObject *renew;            /* called with the number of an attempt before it begins, or None */
   PyObject *raised[3];        /* by it, Ctrl-C perhaps: raised again by the call it interrupted */
 } run;
 
@@ -41,10 +42,29 @@ static void on_output(void *ctx, int rank, const char *text, size_t len)
   PyGILState_Release(gil);
 }
 
+static manta_status on_renew(void *ctx, int attempt, manta_error *err)
+{
+  run *self = ctx;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *n = PyLong_FromLong(attempt);
+  PyObject *done = n ? PyObject_CallFunctionObjArgs(self->renew, n, NULL) : NULL;
+  manta_status st = MANTA_OK;
+  if (!done && !self->raised[0]) {
+    PyErr_Fetch(&self->raised[0], &self->raised[1], &self->raised[2]);
+    st = manta_error_set(err, MANTA_EUSER, "what was to be called before attempt %d failed",
+                         attempt);
+  }
+  PyErr_Clear();
+  Py_DecRef(done);
+  Py_DecRef(n);
+  PyGILState_Release(gil);
+  return st;
+}
+
 static PyTypeObject *run_type;
 
 PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
-                      PyObject *output)
+                      PyObject *output, PyObject *renew)
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_run_config c = *rc;
@@ -53,14 +73,20 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
     return NULL;
   Py_IncRef(owner);
   Py_IncRef(output);
+  Py_IncRef(renew);
   self->r = NULL;
   self->raised[0] = self->raised[1] = self->raised[2] = NULL;
   self->owner = owner;
   self->output = output;
+  self->renew = renew;
   manta_callbacks calls = {.ctx = self, .output = on_output};
   if (output != Py_None) {
     c.callbacks = &calls;
     c.callback_count = 1;
+  }
+  if (renew != Py_None) {
+    c.renew = on_renew;
+    c.renew_ctx = self;
   }
   manta_status st;
   Py_BEGIN_ALLOW_THREADS;
@@ -214,6 +240,7 @@ static void dealloc(PyObject *self)
   close_run(it);
   Py_DecRef(it->owner);
   Py_DecRef(it->output);
+  Py_DecRef(it->renew);
   for (int i = 0; i < 3; i++)
     Py_DecRef(it->raised[i]);
   PyObject_Free(self);

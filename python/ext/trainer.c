@@ -151,7 +151,7 @@ static void dealloc(PyObject *self)
 // --- runs ----------------------------------------------------------------------------------------
 
 static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *config, Py_buffer *bytes,
-                           PyObject *output)
+                           PyObject *output, PyObject *renew)
 {
   manta_value map = {0};
   manta_trainer *t = open_trainer(self);
@@ -159,30 +159,30 @@ static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *confi
   rc->config = config == Py_None ? NULL : &map;
   rc->payload = bytes->buf;
   rc->payload_bytes = bytes->buf ? (size_t)bytes->len : 0;
-  PyObject *run = ok ? mpy_run_new(t, self, rc, output) : NULL;
+  PyObject *run = ok ? mpy_run_new(t, self, rc, output, renew) : NULL;
   manta_value_fini(&map);
   return run;
 }
 
 static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {
-      "payload",   "config",         "checkpoint", "workers", "keep_last", "keep_best", "score",
-      "score_min", "strict_reports", "execute",    "single",  "output",    "resume",    NULL};
+  static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
+                          "keep_best", "score",  "score_min",  "strict_reports", "execute",
+                          "single",    "output", "resume",     "renew",          NULL};
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   Py_buffer bytes = {0};
-  PyObject *config = Py_None, *output = Py_None;
+  PyObject *config = Py_None, *output = Py_None, *renew = Py_None;
   int min = 0, strict = 0, execute = 0, single = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppOz", names, &bytes, &config,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppOzO", names, &bytes, &config,
                                    &rc.checkpoint, &rc.workers, &rc.keep_last, &rc.keep_best,
-                                   &rc.score, &min, &strict, &execute, &single, &output,
-                                   &rc.resume))
+                                   &rc.score, &min, &strict, &execute, &single, &output, &rc.resume,
+                                   &renew))
     return NULL;
   rc.score_min = min;
   rc.strict_reports = strict;
   rc.execute = execute;
   rc.single = single;
-  PyObject *r = start_run(self, &rc, config, &bytes, output);
+  PyObject *r = start_run(self, &rc, config, &bytes, output, renew);
   PyBuffer_Release(&bytes);
   return r;
 }
@@ -312,9 +312,10 @@ static PyMethodDef methods[] = {
      MPY_DOC("run($self, payload, config=None, *, checkpoint=None, workers=0, "
              "keep_last=0, keep_best=0, score=None, score_min=False, "
              "strict_reports=False, execute=False, single=False, output=None, "
-             "resume=None)",
+             "resume=None, renew=None)",
              "(bytes, Any, str | None, int, int, int, str | None, bool, bool, bool, "
-             "bool, Callable[[int, str], object] | None, str | None) -> Run",
+             "bool, Callable[[int, str], object] | None, str | None, "
+             "Callable[[int], object] | None) -> Run",
              "Starts a run.")},
     {"prestart", prestart, METH_NOARGS,
      MPY_DOC("prestart($self)", "() -> None",

@@ -262,6 +262,7 @@ class Trainer:
         single: bool = False,
         output: Callable[[int, str], object] | None = None,
         resume: str | None = None,
+        renew: Callable[[int], object] | None = None,
     ) -> Run:
         """Starts a run."""
     def run_dir(self) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank is killed in the middle of a step: the others learn who, at once, and all train on in a new
-group: in fresh processes, or in their own if the trainer keeps its workers."""
+"""A rank is killed in the middle of a step: the others learn who, at once, and all train on in a
+new group: in fresh processes, or in their own if the trainer keeps its workers."""
 
 from __future__ import annotations
 

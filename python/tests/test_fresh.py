@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call of a train function begins in a fresh process, unless the trainer keeps its workers."""
+"""Every call of a train function begins in a fresh process, unless workers are kept."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import importlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from manta import sgd
+from manta import _manta, sgd
 from manta.sgd import BackendConfig, Trainer, WorkerGroup
 from manta.sgd.backend import Backend
 
@@ -99,6 +100,29 @@ def test_later_processes_get_hook_and_on_start_again(tmp_path: Path) -> None:
         call(trainer)
         assert [t for _, t in trainer.run(leave_traces)] == [["hook", "told", "a call"]] * 2
         assert [t for _, t in trainer.run(leave_traces)] == [["hook", "told"]] * 2
+
+
+def test_so_do_those_of_a_revival(tmp_path: Path) -> None:
+    def train() -> tuple[list[str], Any]:
+        saved, was = sgd.load_checkpoint(), leave_traces()[1]
+        if saved is None:
+            sgd.save_checkpoint(step=1)
+            sgd.report(step=1)
+            if sgd.world_rank() == 1:
+                while not Path(tmp_path, "reported").exists():
+                    time.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGKILL)
+            while True:
+                sgd.heartbeat()
+                _manta.check()
+                time.sleep(0.001)
+        return was, saved["step"]
+
+    class Watch(sgd.SGDCallback):
+        def handle_result(self, results: Any, **info: Any) -> None:
+            Path(tmp_path, "reported").touch()
+    with Trainer(TellConfig(), num_workers=(2, 2), logdir=tmp_path, quiet=True) as trainer:
+        assert trainer.run(train, callbacks=[Watch()]) == [(["told"], 1)] * 2
 
 
 class Counter:

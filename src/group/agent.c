@@ -233,17 +233,21 @@ static void begin_run(struct group *g, struct manta__msg *m)
   manta_error err = MANTA_ERROR_INIT;
   if (manta__msg_value(m, &v, &err) < 0)
     return;
+  g->run = m->id;
+  g->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
+  if (manta_value_as_bool(manta_value_get(&v, "exec"), false)) {
+    manta_value_fini(&v); // a call between runs, or between two attempts of one
+    return;
+  }
   agent_snap_run_ended(g);
   agent_output_close_files(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
   manta__free(g->path);
-  g->run = m->id;
   g->rundir = manta__msg_take_fd(m, 0);
   g->logdir = manta__msg_take_fd(m, 1);
   g->path = manta__strdup(manta_value_as_string(manta_value_get(&v, "path"), ""));
   g->log_limit = manta_value_as_int(manta_value_get(&v, "log_limit"), 64 << 20);
-  g->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
   g->keep_last = (int)manta_value_as_int(manta_value_get(&v, "keep_last"), 2);
   g->keep_best = (int)manta_value_as_int(manta_value_get(&v, "keep_best"), 0);
   g->score_min = manta_value_as_bool(manta_value_get(&v, "score_min"), false);

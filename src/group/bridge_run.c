@@ -349,23 +349,31 @@ static void leave_run(struct bridge_run *r)
 }
 
 // The directory stays here; of all that ranks print, the far half is to send everything.
+static void take_run(struct bridge_run *r, struct manta__msg *m, const manta_value *v)
+{
+  r->job = (struct manta__writer_job){
+      .rundir = manta__msg_take_fd(m, 0),
+      .keep_last = (int)manta_value_as_int(manta_value_get(v, "keep_last"), 2),
+      .keep_best = (int)manta_value_as_int(manta_value_get(v, "keep_best"), 0),
+      .score_min = manta_value_as_bool(manta_value_get(v, "score_min"), false)};
+  r->logdir = manta__msg_take_fd(m, 1);
+  r->log_limit = manta_value_as_int(manta_value_get(v, "log_limit"), 64 << 20);
+}
+
 void bridge_run_begin(struct near *n, struct manta__msg *m)
 {
   manta_value v = {0};
   struct bridge_run *r = find(n, m->group);
   if (!r || manta__msg_value(m, &v, NULL) < 0)
     return;
-  leave_run(r);
+  bool exec = manta_value_as_bool(manta_value_get(&v, "exec"), false);
+  if (!exec)
+    leave_run(r);
   r->id = m->id;
   r->disband = false;
-  r->job = (struct manta__writer_job){
-      .rundir = manta__msg_take_fd(m, 0),
-      .keep_last = (int)manta_value_as_int(manta_value_get(&v, "keep_last"), 2),
-      .keep_best = (int)manta_value_as_int(manta_value_get(&v, "keep_best"), 0),
-      .score_min = manta_value_as_bool(manta_value_get(&v, "score_min"), false)};
-  r->logdir = manta__msg_take_fd(m, 1);
-  r->log_limit = manta_value_as_int(manta_value_get(&v, "log_limit"), 64 << 20);
   r->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
+  if (!exec)
+    take_run(r, m, &v);
   manta_value_put_bool(&v, "show_all", true);
   struct manta__msg out = {.kind = m->kind, .group = m->group, .id = m->id};
   near_to_far(n, &out, &v);

@@ -179,7 +179,7 @@ static int run_ended(manta_run *r, manta_error *err)
 // Waits until there is something for the user's thread; false when the time is up.
 static bool await_news(manta_run *r, int64_t by)
 {
-  while (!r->queue && !r->over && !r->texts) {
+  while (!r->queue && !r->over && !r->texts && !r->paused) {
     struct timespec t = {by / 1000000000, by % 1000000000};
     if (by == MANTA__NEVER)
       pthread_cond_wait(&drv.cond, &drv.lock);
@@ -187,6 +187,28 @@ static bool await_news(manta_run *r, int64_t by)
       return false;
   }
   return true;
+}
+
+// With the lock held, which is dropped while the user's function is at work: the trainer has no run
+// then, and its workers can be called.
+static void renew(manta_run *r)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  t->parked = r;
+  t->run = NULL;
+  pthread_mutex_unlock(&drv.lock);
+  manta_status st = r->renew(r->renew_ctx, (int)r->group.attempt, &err);
+  pthread_mutex_lock(&drv.lock);
+  t->run = r;
+  t->parked = NULL;
+  r->paused = false;
+  err.status = st == MANTA_ENOROOM ? MANTA_EUSER : st; // no room would be waited for
+  if (st < 0)
+    manta__group_noroom(&r->group, &err, manta__now());
+  else
+    manta__form(r);
+  manta__driver_wake();
 }
 
 int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err)
@@ -205,7 +227,9 @@ int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error 
       ended = true;
       break;
     }
-    if (!await_news(r, by)) {
+    if (r->paused)
+      renew(r);
+    else if (!await_news(r, by)) {
       pthread_mutex_unlock(&drv.lock);
       return manta_error_set(err, MANTA_ETIMEDOUT, "no row within %.3g s", timeout_s);
     }

@@ -127,7 +127,7 @@ void manta__form_renew(manta_run *r)
 manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  if (p->announced)
+  if (p->announced && !r->exec)
     return MANTA_OK;
   struct manta__msg m = {.kind = MANTA__M_RUN,
                          .group = t->group,
@@ -137,8 +137,9 @@ manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_er
   manta_value v =
       MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
                 MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
-                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min));
-  p->announced = true;
+                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min),
+                MANTA_KV_BOOL("exec", r->exec));
+  p->announced |= !r->exec;
   return manta__node_send(p->node, &m, &v, err);
 }
 
@@ -213,9 +214,9 @@ static void open_door(manta_run *r)
 
 void manta__run_begin(manta_run *r, uint32_t attempt)
 {
-  if (r->trainer->door)
+  if (r->trainer->door && !r->exec)
     open_door(r);
-  for (int i = 0; i < r->trainer->places; i++)
+  for (int i = 0; i < r->trainer->places && !r->exec; i++)
     r->trainer->place[i].announced = false;
   manta__group_begin(&r->group, attempt, manta__now());
   manta__form(r);

@@ -317,6 +317,10 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
         tell_revival(r);
         r->last_root[0] = 0;
       }
+      if (again && r->renew && !t->keep) {
+        r->paused = true;
+        return MANTA__NEVER;
+      }
       manta__form(r);
       muster = manta__muster_step(t, now);
       break;
@@ -397,8 +401,8 @@ void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__ms
     on_done(t, m, &v);
     break;
   case MANTA__M_STORED:
-    if (t->run)
-      manta__run_log(t->run, MANTA__EV_CKPT, &v);
+    if (t->parked || t->run)
+      manta__run_log(t->parked ? t->parked : t->run, MANTA__EV_CKPT, &v);
     break;
   case MANTA__M_STOREFAIL:
     on_storefail(t, &v);

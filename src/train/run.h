@@ -102,7 +102,9 @@ struct manta_trainer {
   bool spawning; /* a SPAWN waits for its answer */
   manta_error spawn_error;
   manta_run *run; /* the current one, or NULL */
-  char *run_dir;  /* of the newest */
+  manta_run
+      *parked;   /* one that waits for what is called on its workers before it goes on, or NULL */
+  char *run_dir; /* of the newest */
   bool score_min;
   int notice; /* set by manta_trainer_notice, from a signal handler perhaps */
   struct manta__newest newest;
@@ -141,9 +143,12 @@ struct manta_run {
   int probing, room; /* questions for more room that are on their way, and their answers so far */
   int settling;      /* agents that have not said that all is written */
   int64_t probe_ns;  /* when to ask next */
-  bool noticed;      /* all hosts know that the run was asked to stop */
-  bool rewind;       /* the next attempt is not the first */
-  int64_t base;      /* iteration the current attempt began after */
+  manta_status (*renew)(void *ctx, int attempt, manta_error *err);
+  void *renew_ctx;
+  bool paused;  /* the next attempt is to be formed by the user's thread, after `renew` */
+  bool noticed; /* all hosts know that the run was asked to stop */
+  bool rewind;  /* the next attempt is not the first */
+  int64_t base; /* iteration the current attempt began after */
   int64_t initial_iteration;
   char last_root[MANTA_ERROR_MESSAGE_MAX]; /* what ended the last attempt, to be told at the revival
                                             */

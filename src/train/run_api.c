@@ -185,6 +185,8 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   r->strict_reports = rc->strict_reports;
   r->payload = rc->payload;
   r->payload_bytes = rc->payload_bytes;
+  r->renew = rc->renew;
+  r->renew_ctx = rc->renew_ctx;
   if (rc->score && !(r->score = manta__strdup(rc->score)))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
   const manta_value *config = rc->config ? rc->config : &r->trainer->config;
@@ -231,7 +233,8 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
     t->run = r;
     __atomic_store_n(&t->notice, 0, __ATOMIC_RELEASE);
     t->world = 0;
-    manta__fd_close(&t->newest.fd);
+    if (!r->exec)
+      manta__fd_close(&t->newest.fd);
     manta__run_begin(r, attempt);
     manta__driver_wake();
   }

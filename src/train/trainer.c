@@ -285,6 +285,8 @@ void manta_trainer_notice(manta_trainer *t)
 void manta_trainer_cancel(manta_trainer *t)
 {
   pthread_mutex_lock(&drv.lock);
+  if (t->parked)
+    manta__group_stop(&t->parked->group, MANTA_ECANCELED, "canceled");
   if (t->run)
     manta__group_stop(&t->run->group, MANTA_ECANCELED, "canceled");
   manta__driver_wake();

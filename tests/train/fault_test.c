@@ -116,6 +116,57 @@ static void slots_pass_to_the_successor(void **state)
   assert_nothing_left();
 }
 
+static int called; // in this process
+
+static manta_status call_process(manta_session *s, manta_value *result, manta_error *err)
+{
+  called++;
+  return MANTA_OK;
+}
+
+static manta_status call_all(void *ctx, int attempt, manta_error *err)
+{
+  struct rig *r = ctx;
+  board->counts = attempt;
+  return manta_trainer_execute(r->t, call_process, NULL, NULL, err);
+}
+
+static manta_status refuse_to_go_on(void *ctx, int attempt, manta_error *err)
+{
+  return manta_error_set(err, MANTA_ENOROOM, "not again");
+}
+
+static manta_status tells_its_calls(manta_session *s, manta_value *result, manta_error *err)
+{
+  board_open();
+  MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  if (manta_session_rank(s) == 1 && manta_session_attempt(s) == 0) {
+    board->fired++;
+    raise(SIGKILL);
+  }
+  MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  return manta_value_set_int(result, called);
+}
+
+static void fresh_processes_can_be_called_before_an_attempt(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  rig_make(&r);
+  r.rc.renew = call_all;
+  r.rc.renew_ctx = &r;
+  assert_ok(manta_trainer_run(r.t, tells_its_calls, &r.rc, &r.results, &r.err), &r.err);
+  assert_int_equal(board->fired, 1);
+  assert_int_equal(board->counts, 1);
+  for (size_t i = 0; i < 2; i++)
+    assert_int_equal(manta_value_as_int(manta_value_at(&r.results, i), -1), 1);
+  r.rc.renew = refuse_to_go_on;
+  assert_status(manta_trainer_run(r.t, tells_its_calls, &r.rc, NULL, &r.err), MANTA_EUSER);
+  assert_has(r.err.message, "not again");
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
 // The kernel needs longer to take the first rank 1 apart than it is given.
 static manta_status dies_heavily(manta_session *s, manta_value *result, manta_error *err)
 {
@@ -795,6 +846,7 @@ int main(int argc, char **argv)
       rig_test(a_killed_worker_is_revived),
       rig_test(survivors_keep_their_process_if_asked),
       rig_test(slots_pass_to_the_successor),
+      rig_test(fresh_processes_can_be_called_before_an_attempt),
       rig_test(a_predecessor_that_does_not_end_is_named),
       rig_test(a_crashed_worker_is_revived),
       rig_test(a_worker_that_exits_is_revived),

@@ -109,6 +109,10 @@ class Trainer:
             self._told_start = True
             self._backend.backend_cls().on_start(WorkerGroup.of(self), self._backend)
 
+    def _renew(self, attempt: int) -> None:
+        """The processes of a later attempt are told as those of the first were."""
+        self._backend.backend_cls().on_start(WorkerGroup.of(self), self._backend)
+
     def _keeps(self) -> bool:
         """Whether the workers of the next run will have been those of this one."""
         return self._keep or self._has_instance
@@ -240,7 +244,9 @@ class Trainer:
         every = self._callbacks + list(callbacks or [])
         run = Run(lambda: self._trainer.run(payload, config, workers=workers, output=self._show,
                                             strict_reports=self._strict_reports,
-                                            resume=self._resume, **options), self._trainer, every)
+                                            resume=self._resume,
+                                            renew=self._renew if self._has_hooks() else None,
+                                            **options), self._trainer, every)
         self._running, self._resume = True, None
         self._told_start &= self._keeps()
         try:
