@@ -61,6 +61,16 @@ static bool any_running(const manta_value *workers)
   return false;
 }
 
+// Those of the last attempt that are about to end do not count.
+static int count_staying(const manta_value *workers)
+{
+  int n = 0;
+  for (size_t i = 0; workers && i < workers->count; i++)
+    n += strcmp(manta_value_as_string(manta_value_get(manta_value_at(workers, i), "state"), ""),
+                "ending") != 0;
+  return n;
+}
+
 // A driver that is gone has left its agent the last checkpoint to write.
 static void fill(struct item *it)
 {
@@ -68,7 +78,7 @@ static void fill(struct item *it)
   const char *state = any_running(workers) ? "running" : "idle";
   snprintf(it->name, sizeof it->name, "-");
   snprintf(it->state, sizeof it->state, "%s", it->live.driver < 0 ? "ending" : state);
-  it->workers = workers ? (int)workers->count : 0;
+  it->workers = count_staying(workers);
   read_start(it);
   if (!it->program[0] && it->live.driver > 0)
     read_cmdline(it->live.driver, it->program, sizeof it->program);
@@ -76,20 +86,35 @@ static void fill(struct item *it)
 
 // --- Printing ------------------------------------------------------------------------------------
 
-// Agents list the newest worker first: from the end they come as they were started.
-static void pids_text(char *buf, size_t size, const manta_value *workers)
+static void number_cell(struct manta__grid *g, const manta_value *v)
 {
-  size_t at = 0;
-  buf[0] = 0;
-  for (size_t i = workers ? workers->count : 0; i-- > 0 && at + 1 < size;) {
-    int64_t pid = manta_value_as_int(manta_value_get(manta_value_at(workers, i), "pid"), -1);
-    at += (size_t)snprintf(buf + at, size - at, "%s%" PRId64, at ? " " : "", pid);
+  int64_t n = manta_value_as_int(v, -1);
+  if (n >= 0)
+    manta__grid_cell(g, "%" PRId64, n);
+  else
+    manta__grid_cell(g, "-");
+}
+
+// Agents list the newest worker first: from the end they come as they were started.
+static void add_workers(struct manta__grid *g, const struct item *it)
+{
+  const manta_value *workers = manta_value_get(it->live.run, "workers");
+  for (size_t i = workers ? workers->count : 0; i-- > 0;) {
+    const manta_value *w = manta_value_at(workers, i);
+    manta__grid_cell(g, "%s", it->name);
+    manta__grid_cell(g, "%d", (int)it->live.driver);
+    manta__grid_cell(g, "%d", (int)it->live.agent);
+    number_cell(g, manta_value_get(w, "rank"));
+    number_cell(g, manta_value_get(w, "attempt"));
+    number_cell(g, manta_value_get(w, "pid"));
+    manta__grid_cell(g, "%s", manta_value_as_string(manta_value_get(w, "state"), "-"));
+    manta__grid_cell(g, "%s", it->program);
   }
 }
 
-static void add_row(struct manta__grid *g, const struct item *it, bool verbose)
+static void add_row(struct manta__grid *g, const struct item *it)
 {
-  char text[MANTA__TEXT], pids[400];
+  char text[MANTA__TEXT];
   manta__grid_cell(g, "%s", it->name);
   if (it->live.driver > 0)
     manta__grid_cell(g, "%d", (int)it->live.driver);
@@ -100,11 +125,6 @@ static void add_row(struct manta__grid *g, const struct item *it, bool verbose)
   manta__grid_cell(g, "%s", it->state);
   manta__grid_cell(g, "%s",
                    it->begin_ns ? manta__text_duration(text, manta__wall() - it->begin_ns) : "-");
-  if (verbose) {
-    pids_text(pids, sizeof pids, manta_value_get(it->live.run, "workers"));
-    manta__grid_cell(g, "%d", (int)it->live.agent);
-    manta__grid_cell(g, "%s", pids);
-  }
   manta__grid_cell(g, "%s", it->program);
 }
 
@@ -112,15 +132,19 @@ static void print_table(const manta_value *ps, bool verbose)
 {
   static const char *const brief[] = {"run",   "driver", "workers", "attempt",
                                       "state", "age",    "program"};
-  static const char *const full[] = {"run", "driver", "workers", "attempt", "state",
-                                     "age", "agent",  "pids",    "program"};
+  static const char *const full[] = {"run",     "driver", "agent", "rank",
+                                     "attempt", "pid",    "state", "program"};
   struct manta__grid g;
   struct manta__live_at at = {0};
   struct item it = {0};
-  manta__grid_init(&g, verbose ? full : brief, verbose ? 9 : 7, 1u << 1 | 1u << 2 | 1u << 3);
+  manta__grid_init(&g, verbose ? full : brief, verbose ? 8 : 7,
+                   verbose ? 0x1fu << 1 : 1u << 1 | 1u << 2 | 1u << 3);
   while (manta__live_next(ps, &at, &it.live)) {
     fill(&it);
-    add_row(&g, &it, verbose);
+    if (verbose)
+      add_workers(&g, &it);
+    else
+      add_row(&g, &it);
     it = (struct item){0};
   }
   if (g.count > 0)

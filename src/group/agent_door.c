@@ -35,6 +35,15 @@ static void on_end(struct link *l)
   d->visitors--;
 }
 
+static const char *state_of(const struct worker *w)
+{
+  if (agent_spent(w))
+    return "ending";
+  if (w->awaits_go)
+    return "waiting";
+  return w->state == WORKER_RUNNING ? "running" : "idle";
+}
+
 static manta_value describe_group(struct group *g)
 {
   manta_value v = {0}, list = {0};
@@ -50,7 +59,8 @@ static manta_value describe_group(struct group *g)
     manta_value_set_map(&one);
     manta_value_put_int(&one, "rank", w->rank);
     manta_value_put_int(&one, "pid", w->pid);
-    manta_value_put_string(&one, "state", w->state == WORKER_RUNNING ? "running" : "idle");
+    manta_value_put_int(&one, "attempt", w->attempt);
+    manta_value_put_string(&one, "state", state_of(w));
     manta_value_append(&list, &one);
   }
   for (size_t i = 0; i < g->elsewhere.count && g->elsewhere.type == MANTA_LIST; i++) {

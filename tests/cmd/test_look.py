@@ -71,7 +71,11 @@ def test_a_run_that_goes_on() -> None:
     one = bed.ps()[0]
     pids = {w["pid"] for w in one["workers"]}
     assert one["path"] == str(bed.runs()[-1]) and len(pids) == 2 and one["age"] > 0
-    assert {int(w) for w in bed.manta("ps", "-v").out.splitlines()[1].split()[7:9]} == pids
+    lines = [line.split() for line in bed.manta("ps", "-v").out.splitlines()]
+    assert lines[0] == ["run", "driver", "agent", "rank", "attempt", "pid", "state", "program"]
+    assert [line[3:5] + line[6:7] for line in lines[1:]] == [["0", "0", "running"],
+                                                             ["1", "0", "running"]]
+    assert {int(line[5]) for line in lines[1:]} == pids
     for pid in (*pids, one["driver"], one["agent"]):
         os.kill(pid, 0)
     p.kill()
