@@ -72,6 +72,7 @@ class Sizes:
     peer_reps: int = 3  # of Ray Train and torchrun: seconds to minutes each
     py_rows: int = 100_000
     py_kills: int = 10
+    py_runs: int = 300
     py_steps: int = 200
     py_batch: int = 32
 
@@ -80,7 +81,8 @@ QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, wri
               step_ms=10, ddp_mb=1, ddp_us=500, same_mb=1,
               net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
               comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5,
-              py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_steps=5, py_batch=2)
+              py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_runs=10,
+              py_steps=5, py_batch=2)
 
 
 @dataclass

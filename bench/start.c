@@ -2,7 +2,7 @@
  *
  * bench/start.c - how long until the first line of the train function runs in every worker.
  *
- *   start --dir D [--workers 4] [--again K]   a fresh trainer, then K runs on it
+ *   start --dir D [--workers 4] [--again K] [--keep 1]   a fresh trainer, then K runs on it
  *   start --dir D --workers 256 --hold 1      memory of driver and agent while all workers are up
  */
 #include <ctype.h>
@@ -156,6 +156,7 @@ int main(int argc, char **argv)
   int workers = (int)bench_arg(argc, argv, "workers", 4);
   int64_t created = bench_now();
   manta_trainer *t = bench_trainer(argc, argv, workers, -2);
+  manta_trainer_keep(t, bench_arg(argc, argv, "keep", 0) > 0);
   if (bench_arg(argc, argv, "hold", 0)) {
     measure_held(t, workers);
   } else {

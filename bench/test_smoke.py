@@ -15,7 +15,7 @@ from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 # What the table of figures consists of. The soak's rows come from elsewhere.
-NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "rows-8", "stall",
+NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report", "rows-1", "rows-8", "stall",
          "stall-first", "stall-rush", "write", "write-slow", "write-slow-cpu",
          "notice", "notice-big", "notice-busy",
          "revive", "revive-big", "many", "many-rss", "many-pss",
@@ -26,13 +26,14 @@ NAMES = ["start", "start-create", "again", "again-first", "report", "rows-1", "r
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
          "comm-same", "ddp", "ddp-overlap"]
-OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-new", "py-new-gloo",
+OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-again-fresh",
+              "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
               "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
               "py-recover-gloo", "py-ddp-mlp", "py-ddp-resnet", "py-memory", "py-same"]
 # OpenMPI may be missing, these may not
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
           "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
-WITHOUT_BAR = ["start-create", "again-first", "stall-first", "write-slow-cpu", "many-pss",
+WITHOUT_BAR = ["start-create", "again-first", "again-fresh", "py-again-at-once", "stall-first", "write-slow-cpu", "many-pss",
                "py-stall-first", "py-stall-torch",
                "ddp-overlap"]  # this has one where there are spare cores
 

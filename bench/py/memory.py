@@ -15,6 +15,12 @@ def pss_mb(pid: object) -> float:
         return next(int(line.split()[1]) for line in f if line.startswith("Pss:")) / 1024
 
 
+def private_mb(pid: object) -> float:
+    """What no other process has."""
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith("Private_")) / 1024
+
+
 def train() -> float:
     import time
     time.sleep(0.5)  # both are there, and idle
@@ -32,6 +38,7 @@ def fresh() -> list[float]:
     return sizes
 
 
-print("fresh_mb", max(fresh()))
-with Trainer(backend="torch", num_workers=2) as trainer:
-    print("worker_mb", max(trainer.run(train)))
+if __name__ == "__main__":
+    print("fresh_mb", max(fresh()))
+    with Trainer(backend="torch", num_workers=2) as trainer:
+        print("worker_mb", max(trainer.run(train)))
