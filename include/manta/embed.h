@@ -48,15 +48,19 @@ MANTA_API manta_status manta_trainer_prestart(manta_trainer *t, manta_error *err
 MANTA_API void manta_release(void);
 
 /* What surrounds a fork in the program: in the process that forks before and after it, and in the
- * new worker. `idle` is called once, in the process that forks, when nobody has asked for a worker
- * for idle_s seconds: the time to load what later workers may want, while the first ones could not
- * wait for it. Each may be NULL. */
+ * new worker. Each may be NULL.
+ *
+ * `warm` loads what later workers may want and the first ones could not wait for. It is called
+ * once, instead of `child`, in a fork of the program that is made right after the first workers.
+ * When it returns true that fork takes over and the process it came from ends; until then, and for
+ * good if it fails or ends, the old one forks workers. It must leave one thread. Workers inherit
+ * the priority of the thread that forks: to yield to workers that train, lower that of another
+ * thread. */
 typedef struct manta_fork_hooks {
   void (*before)(void);
   void (*parent)(void);
   void (*child)(void);
-  void (*idle)(void);
-  double idle_s;
+  bool (*warm)(void);
 } manta_fork_hooks;
 
 /* Whether this process was started as a program, so that manta_serve is to be called when it is

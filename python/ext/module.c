@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define IDLE_S 3.0 /* long enough for the first workers to be past their imports */
-
 extern char **environ;
 
 PyObject *mpy_error;
@@ -198,16 +196,27 @@ static void after_fork_in_child(void)
   tell_worker("born");
 }
 
-static void when_idle(void)
+// In the successor of a process that forks: it is to say whether it has loaded all.
+static bool warm(void)
 {
-  tell_worker("idle");
+  PyOS_AfterFork_Child();
+  PyObject *f = mpy_worker_function("warm");
+  PyObject *done = f ? PyObject_CallFunctionObjArgs(f, NULL) : NULL;
+  if (!done)
+    PyErr_Print();
+  Py_DecRef(done);
+  return done != NULL;
 }
 
-static PyObject *serve(PyObject *self, PyObject *argv)
+static PyObject *serve(PyObject *self, PyObject *args)
 {
-  static const manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent,
-                                         after_fork_in_child, when_idle, IDLE_S};
+  manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent, after_fork_in_child, NULL};
   manta_error err = MANTA_ERROR_INIT;
+  PyObject *argv;
+  int more;
+  if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &argv, &more))
+    return NULL;
+  hooks.warm = more ? warm : NULL;
   const char **w = words(argv);
   if (!w)
     return NULL;
@@ -254,9 +263,10 @@ static PyMethodDef functions[] = {
     {"serving", serving, METH_NOARGS,
      MPY_DOC("serving($module)", "() -> bool",
              "Whether this process was started to fork workers.")},
-    {"serve", serve, METH_O,
-     MPY_DOC("serve($module, argv, /)", "(list[str]) -> bool",
-             "Forks workers; comes back at the end of one.")},
+    {"serve", serve, METH_VARARGS,
+     MPY_DOC(
+         "serve($module, argv, warm, /)", "(list[str], bool) -> bool",
+         "Forks workers; comes back at the end of one. warm: later ones come from a successor.")},
     {"environment", environment, METH_NOARGS,
      MPY_DOC("environment($module)", "() -> list[bytes]",
              "The C library's environment, NAME=VALUE.")},

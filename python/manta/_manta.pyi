@@ -356,8 +356,8 @@ def save(
 ) -> None:
     """Snapshots a state: name, dtype, shape and address of each tensor, and a value."""
 
-def serve(argv: list[str], /) -> bool:
-    """Forks workers; comes back at the end of one."""
+def serve(argv: list[str], warm: bool, /) -> bool:
+    """Forks workers; comes back at the end of one. warm: later ones come from a successor."""
 
 def serving() -> bool:
     """Whether this process was started to fork workers."""

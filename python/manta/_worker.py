@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from manta._job import Job
 
 broken: BaseException | None = None  # why the framework could not be imported
-when_idle: Callable[[], None] | None = None  # what later workers want, in what forks them
+warm_up: Callable[[], None] | None = None  # loads what later workers want, in what forks them
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
 _hooked = False  # the trainer's hook has been called in this process
@@ -57,11 +57,11 @@ def draw_anew() -> None:
         random.seed()
 
 
-def idle() -> None:
-    """In what forks workers, when nobody has wanted one for a while."""
+def warm() -> None:
+    """In the successor of what forks workers, before it takes over; not after a failure."""
     from manta import _zygote
-    if when_idle is not None:
-        _zygote.keep(when_idle)
+    if warm_up is not None:
+        _zygote.at_low_priority(warm_up)
 
 
 def take_environment() -> None:

@@ -13,6 +13,7 @@ import threading
 from typing import Callable, NoReturn
 
 
+LOW_PRIORITY = 5  # nice level of a warm-up: about a quarter of a CPU that a worker uses
 OLDEST_TORCH = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
 
 
@@ -43,7 +44,7 @@ def warm_torch() -> None:
 
 
 LOAD: dict[str, Callable[[], None]] = {"none": lambda: None, "torch": load_torch}
-WARM: dict[str, Callable[[], None]] = {"none": lambda: None, "torch": warm_torch}
+WARM: dict[str, Callable[[], None]] = {"torch": warm_torch}
 
 
 def keep(load: Callable[[], None]) -> None:
@@ -55,6 +56,28 @@ def keep(load: Callable[[], None]) -> None:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def at_low_priority(load: Callable[[], None]) -> None:
+    """Loads for good, and yields to the workers that train meanwhile. In a thread of its own, which
+    is gone afterwards: workers inherit the priority of the one that forks them, and only the
+    superuser may raise one again."""
+    failed: list[BaseException] = []
+
+    def body() -> None:
+        me = threading.get_native_id()
+        nice = os.getpriority(os.PRIO_PROCESS, me)
+        os.setpriority(os.PRIO_PROCESS, me, min(nice + LOW_PRIORITY, 19))
+        try:
+            keep(load)
+        except BaseException as e:
+            failed.append(e)
+
+    thread = threading.Thread(target=body, name="warm-up")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
 
 
 def end() -> NoReturn:
@@ -80,6 +103,6 @@ def main() -> NoReturn:
     except Exception as e:
         _worker.broken = e  # a worker says so, where somebody reads it
     else:
-        _worker.when_idle = WARM[framework]
-    _manta.serve(sys.orig_argv)
+        _worker.warm_up = WARM.get(framework)
+    _manta.serve(sys.orig_argv, _worker.warm_up is not None)
     end()

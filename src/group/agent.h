@@ -42,6 +42,7 @@
 #define AGENT_LAST_WRITE_S 30.0
 #define AGENT_EXIT_S       5.0 /* for a worker's normal end */
 #define AGENT_ZYGOTES      4
+#define AGENT_WARM_S       300.0 /* for the warm-up of a zygote's successor */
 
 struct agent;
 struct group;
@@ -58,17 +59,27 @@ struct link {
   void *owner;
 };
 
+/* One process of a program. */
+struct zygote_proc {
+  struct zygote *zygote;
+  pid_t pid; /* 0: not running */
+  int lifeline;
+  struct link *link;
+};
+
 struct zygote {
   uint64_t key; /* 0: unused */
   struct manta__exe exe;
   char **argv, **env;
   char *why; /* it cannot be started, and why; NULL: it can */
   int cwd_fd;
-  pid_t pid; /* 0: not running */
-  int lifeline;
-  struct link *link;
-  int64_t used_ns; /* last use: the oldest makes room */
-  bool warned;     /* of threads */
+  struct zygote_proc now;  /* who forks */
+  struct zygote_proc next; /* its successor, which warms up: says its pid when it is ready */
+  struct zygote_proc old;  /* its predecessor, which was told to end */
+  bool cold;               /* `now` may have a successor, and had none yet */
+  uv_timer_t *limit;       /* for the warm-up of `next` */
+  int64_t used_ns;         /* last use: the oldest makes room */
+  bool warned;             /* of threads */
 };
 
 enum worker_state { WORKER_STARTING, WORKER_IDLE, WORKER_RUNNING, WORKER_GONE };

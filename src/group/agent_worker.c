@@ -134,7 +134,7 @@ static void ask_zygote(struct worker *w, struct birth *b)
       .len = sizeof f,
       .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
       .fds = MANTA__W_FDS};
-  agent_send(w->zygote->link, &m);
+  agent_send(w->zygote->now.link, &m);
 }
 
 static void announce(struct worker *w)
@@ -162,7 +162,7 @@ struct worker *agent_worker_start(struct group *g, struct zygote *z, struct mant
                        .rank = before ? before->rank : -1,
                        .before = before,
                        .zygote = z,
-                       .zygote_pid = z->pid};
+                       .zygote_pid = z->now.pid};
   for (int i = 0; i < MANTA__SLOTS; i++)
     w->slot[i].fd = -1;
   manta__snapq_init(&w->snapq);

@@ -1,4 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/agent_zygote.c - programs and their zygotes.
+ *
+ * A zygote that says it is cold is asked for a successor as soon as nobody waits for a worker of
+ * it.
+ * (1) Workers are forked by `now`, at any moment: nobody waits for a warm-up.
+ * (2) A successor takes over when it says it serves. The one before it ends when it has answered
+ *     what it was asked for; its workers become our children, as when a zygote is killed.
+ * (3) A successor that ends, or takes longer than AGENT_WARM_S, changes nothing.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,22 +55,29 @@ static char **string_list(const manta_value *v, const char *extra, const char *m
 }
 
 // Closing the lifeline ends the process; the workers it forked go on, and become our children.
-static void stop(struct zygote *z)
+static void stop(struct zygote_proc *p)
 {
-  agent_unlink(z->link);
-  z->link = NULL;
-  manta__fd_close(&z->lifeline);
-  z->pid = 0;
+  agent_unlink(p->link);
+  manta__fd_close(&p->lifeline);
+  *p = (struct zygote_proc){.lifeline = -1};
+}
+
+static void clear(struct zygote *z)
+{
+  *z = (struct zygote){.cwd_fd = -1, .now.lifeline = -1, .next.lifeline = -1, .old.lifeline = -1};
 }
 
 static void forget(struct zygote *z)
 {
-  stop(z);
+  stop(&z->now);
+  stop(&z->next);
+  stop(&z->old);
+  agent_timer_stop(&z->limit);
   free_list(z->argv);
   free_list(z->env);
   manta__fd_close(&z->cwd_fd);
   manta__free(z->why);
-  *z = (struct zygote){.lifeline = -1, .cwd_fd = -1};
+  clear(z);
 }
 
 // A free entry, or the one not used for longest.
@@ -85,7 +102,9 @@ void agent_program(struct agent *a, struct manta__msg *m)
   uint64_t key = (uint64_t)manta_value_as_int(manta_value_get(&v, "key"), 0);
   if (key != 0 && !find(a, key)) {
     struct zygote *z = make_place(a);
-    *z = (struct zygote){.key = key, .lifeline = -1, .used_ns = manta__now()};
+    clear(z);
+    z->key = key;
+    z->used_ns = manta__now();
     z->cwd_fd = manta__msg_take_fd(m, 0);
     z->argv = string_list(manta_value_get(&v, "argv"), NULL, NULL);
     z->env = string_list(manta_value_get(&v, "env"), MANTA__ROLE_ENV "=zygote",
@@ -123,12 +142,117 @@ static void on_forked(struct agent *a, struct zygote *z, struct manta__msg *m)
     kill(f.pid, SIGKILL);
 }
 
+// --- the successor -------------------------------------------------------------------------------
+
+// Whether a worker is still to come from this process.
+static bool owes(const struct agent *a, const struct zygote *z, pid_t pid)
+{
+  for (const struct group *g = a->groups; g; g = g->next)
+    for (const struct worker *w = g->workers; w; w = w->next)
+      if (w->zygote == z && w->zygote_pid == pid && w->pid == 0 && w->state != WORKER_GONE)
+        return true;
+  return false;
+}
+
+static void on_warm_limit(uv_timer_t *t)
+{
+  struct zygote *z = t->data;
+  manta__debug("zygote %d keeps forking: its successor was not warm within %.0f s", (int)z->now.pid,
+               AGENT_WARM_S);
+  agent_timer_stop(&z->limit);
+  stop(&z->next);
+}
+
+static void on_msg(struct link *l, struct manta__msg *m);
+static void on_end(struct link *l);
+
+static manta_status ask_successor(struct agent *a, struct zygote *z, manta_error *err)
+{
+  int sock[2], life[2];
+  MANTA_TRY(manta__sock_pair(sock, err));
+  manta_status st = manta__lifeline_create(life, err);
+  if (st < 0) {
+    manta__fd_close_all(sock, 2);
+    return st;
+  }
+  struct manta__msg m = {.kind = MANTA__M_SUCCEED, .fd = {sock[1], life[1]}, .fds = 2};
+  agent_send(z->now.link, &m);
+  close(sock[1]);
+  close(life[1]);
+  z->next = (struct zygote_proc){.zygote = z, .lifeline = life[0]};
+  z->next.link = agent_link(a, sock[0], on_msg, on_end, &z->next, err);
+  if (!z->next.link) {
+    close(sock[0]);
+    stop(&z->next);
+    return MANTA_ENOMEM;
+  }
+  z->limit = agent_timer(a, AGENT_WARM_S, 0, on_warm_limit, z);
+  return MANTA_OK;
+}
+
+// Not while somebody waits for a worker: to fork a successor takes as long as to fork one.
+static void maybe_succeed(struct agent *a, struct zygote *z)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  if (!z->cold || z->next.link || owes(a, z, z->now.pid))
+    return;
+  z->cold = false;
+  if (ask_successor(a, z, &err) < 0)
+    manta__debug("zygote %d gets no successor: %s", (int)z->now.pid, err.message);
+}
+
+static void disappoint(struct agent *a, struct zygote *z, pid_t pid);
+
+static void retire_old(struct agent *a, struct zygote *z)
+{
+  pid_t pid = z->old.pid;
+  stop(&z->old);
+  if (pid > 0)
+    disappoint(a, z, pid);
+}
+
+static void take_over(struct agent *a, struct zygote *z, pid_t pid)
+{
+  agent_timer_stop(&z->limit);
+  retire_old(a, z); // has not ended in all that time
+  if (z->now.link) {
+    z->old = z->now;
+    z->old.link->owner = &z->old;
+    agent_send(z->old.link, &(struct manta__msg){.kind = MANTA__M_RETIRE});
+  }
+  z->now = z->next;
+  z->now.pid = pid;
+  z->now.link->owner = &z->now;
+  z->next = (struct zygote_proc){.lifeline = -1};
+  z->cold = false;
+  manta__debug("zygote %d is warm, and takes over from %d", (int)pid, (int)z->old.pid);
+}
+
+static void on_serving(struct agent *a, struct zygote_proc *p, const struct manta__msg *m)
+{
+  struct manta__serving_msg s;
+  if (m->len != sizeof s)
+    return;
+  memcpy(&s, m->data, sizeof s);
+  if (p == &p->zygote->now)
+    p->zygote->cold = s.cold == 1;
+  else if (p == &p->zygote->next && s.pid > 0)
+    take_over(a, p->zygote, s.pid);
+}
+
+// --- messages ------------------------------------------------------------------------------------
+
 static void on_msg(struct link *l, struct manta__msg *m)
 {
-  struct zygote *z = l->owner;
+  struct zygote_proc *p = l->owner;
+  struct zygote *z = p->zygote;
   struct agent *a = l->poll.loop->data;
   if (m->kind == MANTA__M_FORKED)
     on_forked(a, z, m);
+  if (m->kind == MANTA__M_SERVING)
+    on_serving(a, p, m);
+  if (m->kind == MANTA__M_FORKED || m->kind == MANTA__M_SERVING)
+    maybe_succeed(a, z);
   struct manta__exited_msg e;
   if (m->kind == MANTA__M_EXITED && m->len == sizeof e) {
     memcpy(&e, m->data, sizeof e);
@@ -153,12 +277,19 @@ static void disappoint(struct agent *a, struct zygote *z, pid_t pid)
 
 static void on_end(struct link *l)
 {
-  struct zygote *z = l->owner;
+  struct zygote_proc *p = l->owner;
+  struct zygote *z = p->zygote;
   struct agent *a = l->poll.loop->data;
-  pid_t pid = z->pid;
-  z->link = NULL;
-  stop(z);
-  disappoint(a, z, pid);
+  pid_t pid = p->pid;
+  p->link = NULL; // closed already
+  if (p == &z->next) {
+    manta__debug("zygote %d keeps forking: its successor ended before it was warm",
+                 (int)z->now.pid);
+    agent_timer_stop(&z->limit);
+  }
+  stop(p);
+  if (pid > 0)
+    disappoint(a, z, pid);
 }
 
 static manta_status start(struct agent *a, struct zygote *z, manta_error *err)
@@ -176,16 +307,18 @@ static manta_status start(struct agent *a, struct zygote *z, manta_error *err)
     return st;
   }
   int fds[] = {sock[1], life[1]};
-  st = manta__proc_spawn(&z->pid, z->exe.path, z->argv, z->env, fds, 2, z->cwd_fd, err);
+  z->now = (struct zygote_proc){.zygote = z, .lifeline = -1};
+  z->cold = false; // until it says so
+  st = manta__proc_spawn(&z->now.pid, z->exe.path, z->argv, z->env, fds, 2, z->cwd_fd, err);
   close(sock[1]);
   close(life[1]);
-  if (st == MANTA_OK && (z->link = agent_link(a, sock[0], on_msg, on_end, z, err))) {
-    z->lifeline = life[0];
+  if (st == MANTA_OK && (z->now.link = agent_link(a, sock[0], on_msg, on_end, &z->now, err))) {
+    z->now.lifeline = life[0];
     return MANTA_OK;
   }
   close(sock[0]);
   close(life[0]);
-  z->pid = 0;
+  z->now.pid = 0;
   return st < 0 ? st : MANTA_ENOMEM;
 }
 
@@ -197,7 +330,7 @@ struct zygote *agent_zygote(struct agent *a, uint64_t key, manta_error *err)
     return NULL;
   }
   z->used_ns = manta__now();
-  if (z->pid == 0 && start(a, z, err) < 0)
+  if (z->now.pid == 0 && start(a, z, err) < 0)
     return NULL;
   return z;
 }
@@ -218,7 +351,7 @@ bool agent_zygote_exited(struct agent *a, pid_t pid, int status)
 {
   for (int i = 0; i < AGENT_ZYGOTES; i++) {
     struct zygote *z = &a->zygote[i];
-    if (z->key && z->pid == pid) {
+    if (z->key && (z->now.pid == pid || z->old.pid == pid)) {
       // Its last messages (exits of its workers) may still be in the socket: on_end comes after
       // them.
       manta__debug("zygote %d ended", (int)pid);
@@ -232,11 +365,13 @@ void agent_zygotes_end(struct agent *a)
 {
   for (int i = 0; i < AGENT_ZYGOTES; i++) {
     struct zygote *z = &a->zygote[i];
-    pid_t pid = z->pid;
+    pid_t now = z->now.pid, old = z->old.pid;
     if (!z->key)
       continue;
     forget(z);
-    if (pid > 0)
-      disappoint(a, z, pid);
+    if (now > 0)
+      disappoint(a, z, now);
+    if (old > 0)
+      disappoint(a, z, old);
   }
 }

@@ -76,6 +76,11 @@ enum manta__kind {
   MANTA__M_FORK = 112, /* {wid}; fds: control socket, lifeline, output, ring, eventfd */
   MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
   MANTA__M_EXITED,     /* {pid, status} */
+  MANTA__M_SERVING,    /* zygote -> agent, if its program can warm up: it forks from now on: struct
+                          manta__serving_msg */
+  MANTA__M_SUCCEED,    /* agent -> zygote: fork a successor that warms up; fds: its connection, its
+                          lifeline */
+  MANTA__M_RETIRE,     /* agent -> zygote: end, once all asked for before is done */
   /* agent <-> writer */
   MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring. Also agent -> bridge:
                            fd: slot; answered by STORED or STOREFAIL */

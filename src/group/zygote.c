@@ -2,6 +2,7 @@
 #include "group/zygote.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,8 +26,11 @@ struct zygote {
   int lifeline;
   char *const *argv;
   const struct manta__job_ops *ops;
-  int64_t idle_ns; // when its idle hook is due; MANTA__NEVER: it was called
 };
+
+#define LOW_PRIORITY                                                                               \
+  "5" // nice level while it warms up: about a quarter of a CPU that a worker uses
+#define ONE_THREAD_S 2.0 // the kernel may still list a thread that was joined
 
 // An eventfd, written by a handler. Not a signalfd: a library's thread, whose mask is not ours,
 // would take the signal and drop it.
@@ -145,16 +149,87 @@ static void forward_exits(struct zygote *z)
   }
 }
 
+// --- the successor -------------------------------------------------------------------------------
+
+// Where sessions share the CPUs by autogroup, nice levels count inside one only. Unlike a nice
+// level, that of an autogroup may be raised again.
+static void set_session_priority(const char *nice)
+{
+  int fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+  ssize_t n = fd >= 0 ? write(fd, nice, strlen(nice)) : 0;
+  (void)n; // not every kernel has it
+  manta__fd_close(&fd);
+}
+
+static bool has_one_thread(void)
+{
+  int64_t by = manta__deadline(ONE_THREAD_S);
+  while (manta__proc_threads() != 1) {
+    if (manta__now() >= by)
+      return false;
+    usleep(1000);
+  }
+  return true;
+}
+
+static void say_serving(struct zygote *z, bool cold)
+{
+  struct manta__serving_msg out = {.pid = getpid(), .cold = cold};
+  send_msg(z, MANTA__M_SERVING, &out, sizeof out, -1);
+}
+
+static manta_status set_up(struct zygote *z, int conn, manta_error *err);
+
+static void become_successor(struct zygote *z, int conn, int lifeline)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta__conn_destroy(z->conn);
+  close(z->lifeline);
+  close(child_ended);
+  z->lifeline = lifeline;
+  setsid();
+  if (set_up(z, conn, &err) < 0) {
+    manta__error("zygote: %s", err.message);
+    _exit(70);
+  }
+  set_session_priority(LOW_PRIORITY);
+  bool warm = z->ops->fork.warm();
+  set_session_priority("0");
+  if (!warm || !has_one_thread())
+    _exit(1); // the agent says so, and stays with the one we come from
+  say_serving(z, false);
+}
+
+static void serve_succeed(struct zygote *z, struct manta__msg *m)
+{
+  if (m->fds != 2 || !z->ops->fork.warm || manta__proc_threads() > 1)
+    return; // that the connection is closed tells the agent
+  pid_t pid = fork_between_hooks(z);
+  if (pid == 0)
+    become_successor(z, manta__msg_take_fd(m, 0), manta__msg_take_fd(m, 1));
+}
+
+// --- the loop ------------------------------------------------------------------------------------
+
+// What it has reaped is told; whoever is left becomes a child of the agent.
+_Noreturn static void retire(struct zygote *z)
+{
+  forward_exits(z);
+  _exit(0);
+}
+
 static bool serve_messages(struct zygote *z)
 {
   struct manta__msg m;
   manta_error err = MANTA_ERROR_INIT;
   int rc;
   while ((rc = manta__conn_recv(z->conn, &m, &err)) == 1) {
-    if (z->idle_ns != MANTA__NEVER)
-      z->idle_ns = manta__deadline(z->ops->fork.idle_s);
     if (m.kind == MANTA__M_FORK && serve_fork(z, &m))
       return true;
+    if (m.kind == MANTA__M_SUCCEED)
+      serve_succeed(z, &m);
+    if (m.kind == MANTA__M_RETIRE)
+      retire(z);
     manta__msg_close(&m);
   }
   if (rc < 0)
@@ -177,21 +252,18 @@ void manta__zygote_main(int conn, int lifeline, char *const argv[],
                         const struct manta__job_ops *ops)
 {
   struct zygote z = {.lifeline = lifeline, .argv = argv, .ops = ops};
-  z.idle_ns = ops->fork.idle ? manta__deadline(ops->fork.idle_s) : MANTA__NEVER;
   manta_error err = MANTA_ERROR_INIT;
   if (set_up(&z, conn, &err) < 0) {
     manta__error("zygote: %s", err.message);
     _exit(70);
   }
+  if (ops->fork.warm)
+    say_serving(&z, true);
   for (;;) {
-    struct pollfd p[2] = {{.fd = conn, .events = POLLIN}, {.fd = child_ended, .events = POLLIN}};
-    int ready = poll(p, 2, manta__left_ms(z.idle_ns));
-    if (ready < 0 && errno != EINTR)
+    struct pollfd p[2] = {{.fd = manta__conn_fd(z.conn), .events = POLLIN},
+                          {.fd = child_ended, .events = POLLIN}};
+    if (poll(p, 2, -1) < 0 && errno != EINTR)
       _exit(70);
-    if (ready == 0 && manta__now() >= z.idle_ns) {
-      z.idle_ns = MANTA__NEVER;
-      ops->fork.idle();
-    }
     forward_exits(&z);
     if (serve_messages(&z))
       return;

@@ -5,6 +5,10 @@
  *
  * It has one thread and runs no user code but what precedes manta_init. If a library has started
  * threads by then, a fork would copy half a process: workers are then started by exec instead.
+ *
+ * A program that can load more for later workers (manta_fork_hooks.warm) is forked once itself,
+ * when the first workers are: the successor loads, says so, and takes over. Workers of the one
+ * before it become the agent's children when that ends.
  */
 #ifndef MANTA_GROUP_ZYGOTE_H
 #define MANTA_GROUP_ZYGOTE_H
@@ -26,6 +30,11 @@ struct manta__forked_msg {
 struct manta__exited_msg {
   int32_t pid;
   int32_t status; /* as waitpid gives it */
+};
+
+struct manta__serving_msg {
+  int32_t pid;
+  int32_t cold; /* 1: a successor of it could load more */
 };
 
 /* Serves FORK until the agent goes away, which ends the process; comes back only in a worker that

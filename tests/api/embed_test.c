@@ -16,8 +16,13 @@
 #define CODE   "serve-workers" /* what our zygote is told to do */
 #define SLOW   "serve-late"    /* … or after LATE_S seconds, as if it had much to import */
 #define LATE_S 60
+#define PLAIN  "serve-plain" /* … and has no successor */
+#define CRASH  "serve-crash" /* … and its successor dies while it warms up */
+#define STUCK  "serve-stuck" /* … or never comes to an end of it */
 
-static int befores, parents, children, idles; // calls of the hooks, in this process
+static int befores, parents, children, warms; // calls of the hooks, in this process
+static pid_t zygote;                          // that forked us
+static const char *how = CODE;                // what our zygote was told
 
 static void before(void)
 {
@@ -30,10 +35,25 @@ static void parent(void)
 static void child(void)
 {
   children++;
+  zygote = getppid();
 }
-static void idle(void)
+
+// Leaves its number, so that the driver knows that it was called.
+static bool warm(void)
 {
-  idles++;
+  char path[600];
+  snprintf(path, sizeof path, "%s/%s", getenv("MANTA_RESULTS"), how);
+  FILE *f = fopen(path, "we");
+  if (f) {
+    fprintf(f, "%d\n", (int)getpid());
+    fclose(f);
+  }
+  if (!strcmp(how, CRASH))
+    raise(SIGKILL);
+  if (!strcmp(how, STUCK))
+    sleep(10 * LATE_S);
+  warms++;
+  return true;
 }
 
 // --- in the workers ------------------------------------------------------------------------------
@@ -49,8 +69,8 @@ static manta_status probe(manta_session *s, manta_value *result, manta_error *er
   MANTA_TRY(manta_value_put_bool(result, "none", payload == NULL));
   MANTA_TRY(manta_value_put_string(result, "ours", getenv("EMBED_OURS")));
   MANTA_TRY(manta_value_put_string(result, "both", getenv("EMBED_BOTH")));
-  MANTA_TRY(manta_value_put_int(result, "zygote", getppid()));
-  MANTA_TRY(manta_value_put_int(result, "idles", idles));
+  MANTA_TRY(manta_value_put_int(result, "zygote", zygote));
+  MANTA_TRY(manta_value_put_int(result, "warms", warms));
   MANTA_TRY(manta_value_put_int(result, "befores", befores));
   MANTA_TRY(manta_value_put_int(result, "parents", parents));
   return manta_value_put_int(result, "children", children);
@@ -67,6 +87,14 @@ static manta_status refuse(manta_session *s, manta_value *result, manta_error *e
 {
   MANTA_TRY(manta_value_set_int(result, manta_session_attempt(s)));
   return manta_error_set(err, MANTA_EINVAL, "no");
+}
+
+// The first attempt ends with a death, the second says how it was made.
+static manta_status die_once(manta_session *s, manta_value *result, manta_error *err)
+{
+  if (manta_session_attempt(s) == 0)
+    raise(SIGKILL);
+  return probe(s, result, err);
 }
 
 // --- the driver ----------------------------------------------------------------------------------
@@ -112,22 +140,44 @@ static void workers_are_forked_by_the_program(void **state)
     assert_string_equal(text(&results, r, "ours"), "1");
     assert_string_equal(text(&results, r, "both"), "driver"); // what the user set wins
     assert_int_equal(entry(&results, r, "children"), 1);
-    assert_int_equal(entry(&results, r, "befores"), entry(&results, r, "parents") + 1);
+    assert_int_equal(entry(&results, r, "befores"),
+                     entry(&results, r, "parents") + 1 + entry(&results, r, "warms"));
     assert_int_not_equal(entry(&results, r, "zygote"), getpid());
   }
   manta_value_fini(&results);
   manta_trainer_destroy(t);
 }
 
-static int64_t zygote_of_a_run(manta_trainer *t, int64_t *idle_calls)
+static int64_t zygote_of_a_run(manta_trainer *t, int64_t *warm_calls)
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_value results = {0};
   assert_ok(manta_trainer_run(t, probe, NULL, &results, &err), &err);
   int64_t pid = entry(&results, 0, "zygote");
-  *idle_calls = entry(&results, 0, "idles");
+  *warm_calls = entry(&results, 0, "warms");
   assert_true(manta_value_as_bool(manta_value_get(manta_value_at(&results, 0), "none"), false));
   manta_value_fini(&results);
+  return pid;
+}
+
+static void assert_gone(int64_t pid)
+{
+  for (int i = 0; i < 1000 && kill((pid_t)pid, 0) == 0; i++)
+    usleep(10000);
+  assert_int_equal(kill((pid_t)pid, 0), -1);
+}
+
+// Runs on new trainers until a worker comes from a successor; its pid.
+static int64_t successor(void)
+{
+  int64_t warm_calls = 0, pid = 0;
+  for (int i = 0; i < 1000 && warm_calls == 0; i++) {
+    manta_trainer *t = make_trainer(1);
+    pid = zygote_of_a_run(t, &warm_calls);
+    manta_trainer_destroy(t);
+    usleep(10000);
+  }
+  assert_int_equal(warm_calls, 1);
   return pid;
 }
 
@@ -135,21 +185,90 @@ static void a_prestarted_program_outlives_its_trainers(void **state)
 {
   manta_error err = MANTA_ERROR_INIT;
   assert_ok(manta_prestart(&program, 1, &err), &err);
+  int64_t ignored, warmed = successor();
   manta_trainer *t = make_trainer(1);
-  int64_t idles_first, idles_later, first = zygote_of_a_run(t, &idles_first);
-  assert_int_equal(idles_first, 0);
-  manta_trainer_destroy(t);
-  usleep(700000); // it has nothing to do, and uses the time
-  assert_int_equal(kill((pid_t)first, 0), 0);
-  t = make_trainer(1);
-  assert_int_equal(zygote_of_a_run(t, &idles_later), first);
-  assert_int_equal(idles_later, 1);
+  assert_int_equal(zygote_of_a_run(t, &ignored), warmed);
   manta_trainer_destroy(t);
   manta_release();
-  for (int i = 0; i < 500 && kill((pid_t)first, 0) == 0; i++)
-    usleep(10000);
-  assert_int_equal(kill((pid_t)first, 0), -1);
+  assert_gone(warmed);
   manta_release(); // harmless
+}
+
+// The pid that a warm-up has left; it has begun.
+static int64_t warm_up_of(const char *code)
+{
+  char path[600];
+  int pid = 0;
+  snprintf(path, sizeof path, "%s/%s", getenv("MANTA_RESULTS"), code);
+  for (int i = 0; i < 1000 && pid == 0; i++) {
+    FILE *f = fopen(path, "re");
+    if (!f || fscanf(f, "%d", &pid) != 1)
+      usleep(10000);
+    if (f)
+      fclose(f);
+  }
+  assert_true(pid > 0);
+  return pid;
+}
+
+static manta_trainer *make_restarting(const manta_program *p)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  manta_trainer *t = NULL;
+  c.workers = 1;
+  c.max_retries = 1;
+  c.quiet = true;
+  c.program = p;
+  assert_ok(manta_trainer_create(&t, &c, &err), &err);
+  assert_ok(manta_trainer_start(t, &err), &err);
+  return t;
+}
+
+// A worker that outlives the process it was forked by is seen when it dies, and the next one comes
+// from the successor.
+static void a_warm_successor_takes_over(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value results = {0};
+  assert_ok(manta_prestart(&program, 1, &err), &err);
+  manta_trainer *t = make_restarting(&program);
+  int64_t ignored, first = zygote_of_a_run(t, &ignored), second = successor();
+  if (first != second)
+    assert_gone(first);
+  assert_ok(manta_trainer_run(t, die_once, NULL, &results, &err), &err);
+  assert_int_equal(entry(&results, 0, "zygote"), second);
+  assert_int_equal(entry(&results, 0, "warms"), 1);
+  manta_value_fini(&results);
+  manta_trainer_destroy(t);
+  manta_release();
+  assert_gone(second);
+}
+
+// Whatever becomes of the warm-up, workers come, and all ends with the driver's last trainer.
+static void a_failed_warm_up_changes_nothing(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  const char *const codes[] = {CRASH, STUCK};
+  for (size_t i = 0; i < 2; i++) {
+    const char *const line[] = {"interpreter", codes[i], NULL};
+    const manta_program p = {sizeof p, line, env};
+    manta_value results = {0};
+    assert_ok(manta_prestart(&p, 1, &err), &err);
+    manta_trainer *t = make_restarting(&p);
+    int64_t ignored, first = zygote_of_a_run(t, &ignored), warming = warm_up_of(codes[i]);
+    assert_int_not_equal(first, warming);
+    if (codes[i] == codes[0])
+      assert_gone(warming);
+    assert_ok(manta_trainer_run(t, die_once, NULL, &results, &err), &err);
+    assert_int_equal(entry(&results, 0, "zygote"), first);
+    assert_int_equal(entry(&results, 0, "warms"), 0);
+    manta_value_fini(&results);
+    manta_trainer_destroy(t);
+    manta_release();
+    assert_gone(first);
+    assert_gone(warming);
+  }
 }
 
 // The same on other hosts. With another time-out the agent there has to be another.
@@ -160,11 +279,13 @@ static void a_prestarted_host_outlives_its_trainers(void **state)
   char command[700];
   snprintf(command, sizeof command, "exec %s agent --stdio", getenv("MANTA_BIN"));
   manta_host afar = {.name = "afar", .slots = 1, .command = command};
+  const char *const line[] = {"interpreter", PLAIN, NULL};
+  const manta_program plain = {sizeof plain, line, env};
   int64_t pid[3], ignored;
   c.hosts = &afar;
   c.host_count = 1;
   c.quiet = true;
-  c.program = &program;
+  c.program = &plain;
   for (int i = 0; i < 3; i++) {
     manta_trainer *t;
     c.host_timeout_s = i < 2 ? 10 : 20;
@@ -177,10 +298,8 @@ static void a_prestarted_host_outlives_its_trainers(void **state)
   assert_int_equal(pid[0], pid[1]);
   assert_int_not_equal(pid[1], pid[2]);
   manta_release();
-  for (int i = 0; i < 500 && kill((pid_t)pid[2], 0) == 0; i++)
-    usleep(10000);
-  assert_int_equal(kill((pid_t)pid[0], 0), -1);
-  assert_int_equal(kill((pid_t)pid[2], 0), -1);
+  assert_gone(pid[0]);
+  assert_gone(pid[2]);
 }
 
 // A command that leads nowhere is the run's error, though it was known before.
@@ -310,13 +429,15 @@ static int tear_down(void **state)
 
 static int serve(int argc, char **line)
 {
-  static const manta_fork_hooks hooks = {before, parent, child, idle, 0.3};
+  manta_fork_hooks hooks = {before, parent, child, warm};
   manta_error err = MANTA_ERROR_INIT;
-  bool late = argc == 2 && !strcmp(line[1], SLOW);
-  if (argc != 2 || strcmp(line[0], "interpreter") != 0 || (!late && strcmp(line[1], CODE) != 0))
+  if (argc != 2 || strcmp(line[0], "interpreter") != 0 || strncmp(line[1], "serve-", 6) != 0)
     return 3;
-  if (late)
+  how = line[1];
+  if (!strcmp(how, SLOW))
     sleep(LATE_S);
+  if (!strcmp(how, PLAIN))
+    hooks.warm = NULL;
   return manta_serve(line, &hooks, &err) < 0;
 }
 
@@ -325,6 +446,8 @@ int main(int argc, char **line)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(workers_are_forked_by_the_program),
       cmocka_unit_test(a_prestarted_program_outlives_its_trainers),
+      cmocka_unit_test(a_warm_successor_takes_over),
+      cmocka_unit_test(a_failed_warm_up_changes_nothing),
       cmocka_unit_test(a_prestarted_host_outlives_its_trainers),
       cmocka_unit_test(a_host_that_cannot_be_prestarted_is_an_error_of_the_run),
       cmocka_unit_test(a_failure_may_say_more_than_its_message),
