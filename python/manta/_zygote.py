@@ -17,6 +17,14 @@ LOW_PRIORITY = 5  # nice level of a warm-up: about a quarter of a CPU that a wor
 OLDEST_TORCH = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
 
 
+def load_own() -> None:
+    """What every job needs of ours: to import it took most of a worker's way to its function."""
+    import cloudpickle  # noqa: F401
+    import manta._job  # noqa: F401
+    import manta._state  # noqa: F401
+    import manta.sgd  # noqa: F401
+
+
 def load_torch() -> None:
     from manta import _worker
     _worker.cure_amx()
@@ -97,8 +105,7 @@ def main() -> NoReturn:
         sys.exit("manta._zygote is started by manta, not by hand")
     framework = sys.argv[1]
     try:
-        import cloudpickle  # noqa: F401
-        import manta._state  # noqa: F401
+        keep(load_own)
         keep(LOAD[framework])
     except Exception as e:
         _worker.broken = e  # a worker says so, where somebody reads it
