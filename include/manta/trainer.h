@@ -173,6 +173,10 @@ MANTA_API manta_status manta_trainer_execute(manta_trainer *t, manta_train_fn fn
 MANTA_API manta_status manta_trainer_execute_single(manta_trainer *t, manta_train_fn fn,
                                                     const manta_value *arg, manta_value *result,
                                                     manta_error *err);
+/* Between its runs a trainer keeps its workers and what they hold of the host. They are ended when
+ * another trainer of this process needs that room, and its next run starts new ones; with hold they
+ * are not, because something lives in them that the program still needs. Any thread. */
+MANTA_API void manta_trainer_hold(manta_trainer *t, bool hold);
 /* Sets the number of workers, for this run and later ones: for the next run when idle, after the
  * next checkpoint when one is going on (a run that never saves stays as it is). Does not wait. Any
  * thread. MANTA_EINVAL outside of 1 … MANTA_MAX_RANKS. */

@@ -189,6 +189,17 @@ static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 
 // --- what can be asked of it ---------------------------------------------------------------------
 
+static PyObject *hold(PyObject *self, PyObject *args)
+{
+  manta_trainer *t = ((trainer *)self)->t;
+  int on;
+  if (!PyArg_ParseTuple(args, "p", &on))
+    return NULL;
+  if (t)
+    manta_trainer_hold(t, on);
+  return none();
+}
+
 static PyObject *resize(PyObject *self, PyObject *args)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -320,6 +331,9 @@ static PyMethodDef methods[] = {
     {"prestart", prestart, METH_NOARGS,
      MPY_DOC("prestart($self)", "() -> None",
              "Starts what workers are forked from, on every host, and keeps it until release().")},
+    {"hold", hold, METH_VARARGS,
+     MPY_DOC("hold($self, on, /)", "(bool) -> None",
+             "Whether its idle workers stay when another trainer needs their room.")},
     {"resize", resize, METH_VARARGS,
      MPY_DOC("resize($self, workers, /)", "(int) -> None", "At the next checkpoint.")},
     {"keep", keep, METH_VARARGS,

@@ -190,6 +190,7 @@ static void group_free(struct group *g)
       *p = g->next;
       break;
     }
+  agent_room_forget(g);
   agent_attempt_leave(g);
   agent_timer_stop(&g->health);
   agent_timer_stop(&g->gone_limit);
@@ -198,6 +199,7 @@ static void group_free(struct group *g)
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
   manta__free(g->path);
+  manta__free(g->name);
   manta__free(g->best);
   manta_value_fini(&g->elsewhere);
   manta__free(g);
@@ -217,6 +219,7 @@ void agent_group_ended(struct group *g)
 static void disband(struct group *g)
 {
   g->disband = true;
+  agent_room_forget(g);
   agent_attempt_abort(g, MANTA__ABORT_STOP);
   for (struct worker *w = g->workers, *next; w; w = next) {
     next = w->next;
@@ -234,6 +237,7 @@ static void begin_run(struct group *g, struct manta__msg *m)
   if (manta__msg_value(m, &v, &err) < 0)
     return;
   g->run = m->id;
+  g->rest_ns = 0;
   g->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
   if (manta_value_as_bool(manta_value_get(&v, "exec"), false)) {
     manta_value_fini(&v); // a call between runs, or between two attempts of one
@@ -370,6 +374,9 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
     break;
   case MANTA__M_DISBAND:
     disband(g);
+    break;
+  case MANTA__M_REST:
+    agent_room_rest(g, m);
     break;
   case MANTA__M_ELSEWHERE:
     manta__msg_value(m, &g->elsewhere, NULL);

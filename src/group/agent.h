@@ -17,6 +17,8 @@
  * agent_worker.c   workers: birth, messages, death
  * agent_attempt.c  attempts: who takes part, the watchers of lives, hangs
  * agent_heir.c     successors: a fresh process for every call of a train function
+ * agent_room.c     room for a request: who gives way
+ * agent_holders.c  who holds what others wait for
  * agent_snap.c     snapshots and the writer
  * agent_output.c   what workers print
  * agent_door.c     the named socket of `manta ps`, `kill`, …
@@ -154,8 +156,13 @@ struct group {
   int best_count;
   struct manta__msg settle; /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;
-  manta_value elsewhere; /* the run's workers on other hosts, as the driver tells it; a list */
-  int64_t weighed;       /* largest slot that was held against the memory there is */
+  char *name;                /* of its trainer; NULL: not told yet */
+  bool hold;                 /* its idle workers are not to be ended for another group */
+  int64_t rest_ns;           /* since when its trainer is idle; 0: it is not */
+  struct manta__msg waiting; /* a request that waits for room that others give up; kind 0: none */
+  struct holders *holders; /* it waits for other agents to say what they hold; NULL: it does not */
+  manta_value elsewhere;   /* the run's workers on other hosts, as the driver tells it; a list */
+  int64_t weighed;         /* largest slot that was held against the memory there is */
 };
 
 struct agent {
@@ -184,7 +191,8 @@ struct agent {
   } deaths[MANTA__LEDGER_MAX_WORKERS];
   int death_count;
   struct door *door;
-  uint64_t ooms; /* oom_kill count of our cgroup when last looked at */
+  uv_timer_t *room; /* requests that wait for room are tried again; NULL: not due */
+  uint64_t ooms;    /* oom_kill count of our cgroup when last looked at */
 };
 
 /* agent.c */
@@ -257,6 +265,29 @@ bool agent_heirs_awaited(struct group *g);
 /* Lets those that wait enter their function, if nobody is awaited any more. */
 void agent_heirs_admit(struct group *g);
 void agent_renew(struct group *g, struct manta__msg *m);
+/* Answers the group's ATTEMPT or SPAWN: it cannot be done. */
+void agent_attempt_noroom(struct group *g, const manta_error *err);
+
+/* agent_room.c */
+void agent_room_rest(struct group *g, struct manta__msg *m);
+/* Whether an idle trainer's workers, or some that are ending, would make room for the request. */
+bool agent_room_can(const struct group *g, const struct manta__request *rq, int workers);
+/* Ends the workers of the trainer that has been idle for longest, if that helps. */
+bool agent_room_make(struct group *g, const struct manta__request *rq, int workers);
+/* A request (ATTEMPT or SPAWN) has no room, and err says why: true if it was taken and is answered
+ * later, when others have made room or whoever holds it is known. */
+bool agent_room_wait(struct group *g, struct manta__msg *m, const struct manta__request *rq,
+                     int workers, manta_error *err);
+void agent_room_freed(struct agent *a);  /* a worker has given back what it held */
+void agent_room_forget(struct group *g); /* a request that waits is answered: the group ends */
+
+/* agent_holders.c */
+/* What a group holds, as one line of text; "" if nothing. */
+void agent_holders_own(const struct group *g, char *out, size_t size);
+/* Asks the other agents of this user what they hold. True: agent_attempt_noroom will be called with
+ * err and their answers, soon. False: there is none. */
+bool agent_holders_ask(struct group *g, const manta_error *err);
+void agent_holders_forget(struct group *g);
 
 /* agent_snap.c */
 /* Hands the slots of a worker that is gone to another, as far as they hold nothing. */

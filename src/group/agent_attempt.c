@@ -266,6 +266,18 @@ static void read_plan(struct plan *p, const manta_value *v)
                      .hosts = manta_value_get(v, "hosts")};
 }
 
+// A request is also the end of its trainer's idleness. A start without a run begins it anew.
+static void note_trainer(struct group *g, const struct manta__msg *m, const manta_value *v)
+{
+  const char *name = manta_value_as_string(manta_value_get(v, "name"), NULL);
+  if (name && (!g->name || strcmp(name, g->name) != 0)) {
+    manta__free(g->name);
+    g->name = manta__strdup(name);
+  }
+  g->hold = manta_value_as_bool(manta_value_get(v, "hold"), false);
+  g->rest_ns = m->kind == MANTA__M_SPAWN && m->id.run == 0 ? manta__now() : 0;
+}
+
 // One that stays inside its train function takes part in no other call.
 static bool usable(const struct worker *w, const struct plan *p)
 {
@@ -307,6 +319,12 @@ static manta_status find_room(struct group *g, const struct plan *p, int idle,
   if (st == MANTA_ENOROOM)
     st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, min > 0 ? min : 1, out, &granted,
                                err);
+  if ((st == MANTA_OK || st == MANTA_ENOROOM) && granted < want &&
+      agent_room_can(g, &p->rq, want)) {
+    manta__ledger_release(g->agent->ledger, *out);
+    *out = NULL;
+    return manta_error_set(err, MANTA_ENOROOM, "room for %d of %d workers", granted, want);
+  }
   if (st == MANTA_OK && (*out)->warning[0])
     agent_warn(g->agent, g->id, "%s", (*out)->warning);
   return st == MANTA_ENOROOM && min <= 0 ? MANTA_OK : st; // those that are there will do
@@ -445,7 +463,7 @@ static void tell_formed(struct group *g, struct worker **place, int world)
                    &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run}, &v);
 }
 
-static void tell_noroom(struct group *g, const manta_error *err)
+void agent_attempt_noroom(struct group *g, const manta_error *err)
 {
   manta_value v =
       MANTA_MAP(MANTA_KV_INT("status", err->status), MANTA_KV_STR("message", err->message));
@@ -514,6 +532,7 @@ void agent_attempt(struct group *g, struct manta__msg *m)
   if (st == MANTA_OK) {
     read_plan(&p, &v);
     agent_heirs_turn(g, &v);
+    note_trainer(g, m, &v);
     agent_snap_retire(g, manta_value_as_int(manta_value_get(&v, "retire_wid"), -1),
                       (int)manta_value_as_int(manta_value_get(&v, "retire_slot"), -1));
     if (p.count < 1 || p.count > MANTA__LEDGER_MAX_WORKERS)
@@ -525,8 +544,8 @@ void agent_attempt(struct group *g, struct manta__msg *m)
     agent_heirs_retire(g);
     watch_health(g, manta_value_as_real(manta_value_get(&v, "step_timeout"), 0));
   }
-  if (st < 0)
-    tell_noroom(g, &err);
+  if (st < 0 && !(st == MANTA_ENOROOM && agent_room_wait(g, m, &p.rq, p.count, &err)))
+    agent_attempt_noroom(g, &err);
   manta_value_fini(&v);
 }
 
@@ -559,10 +578,15 @@ void agent_spawn(struct group *g, struct manta__msg *m)
   if (st == MANTA_OK) {
     read_plan(&p, &v);
     agent_heirs_turn(g, &v);
+    note_trainer(g, m, &v);
     st = have_workers(g, &p, &err);
   }
+  if (st == MANTA_ENOROOM && agent_room_wait(g, m, &p.rq, p.count, &err)) {
+    manta_value_fini(&v);
+    return;
+  }
   if (st < 0)
-    tell_noroom(g, &err);
+    agent_attempt_noroom(g, &err);
   else {
     manta_value done = {0};
     list_ready(g, &p, &done);
@@ -585,6 +609,8 @@ void agent_probe(struct group *g, struct manta__msg *m)
   if (p.count >= 1)
     manta__ledger_reserve(g->agent->ledger, &p.rq, p.count, 1, &grant, &room, NULL);
   manta__ledger_release(g->agent->ledger, grant);
+  if (room < p.count)
+    agent_room_make(g, &p.rq, p.count); // for the next time
   manta_value_fini(&v);
   manta_value out = MANTA_MAP(MANTA_KV_INT("room", room));
   struct manta__msg r = {

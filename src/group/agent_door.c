@@ -47,11 +47,14 @@ static const char *state_of(const struct worker *w)
 static manta_value describe_group(struct group *g)
 {
   manta_value v = {0}, list = {0};
+  char holds[400];
   manta_value_set_map(&v);
   manta_value_set_list(&list);
   manta_value_put_string(&v, "path", g->path ? g->path : "");
   manta_value_put_int(&v, "attempt", g->run.attempt);
   manta_value_put_int(&v, "world", g->world);
+  agent_holders_own(g, holds, sizeof holds);
+  manta_value_put_string(&v, "holds", holds);
   for (struct worker *w = g->workers; w; w = w->next) {
     manta_value one = {0};
     if (w->state == WORKER_GONE)

@@ -315,6 +315,7 @@ void agent_worker_exited(struct worker *w, int status)
   agent_heirs_inherit(w);
   manta__ledger_release(g->agent->ledger, w->grant);
   w->grant = NULL;
+  agent_room_freed(g->agent);
   agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
 }
 

@@ -391,6 +391,71 @@ manta_status manta__ledger_reserve(manta__ledger *l, const struct manta__request
   return MANTA_OK;
 }
 
+// --- Giving way ----------------------------------------------------------------------------------
+
+// Too little is free of it, counted as a whole.
+static bool is_short(int64_t free, int64_t each, int workers)
+{
+  return each > 0 && free / each < workers;
+}
+
+static bool holds_named(const struct account *a, int at)
+{
+  for (int i = 0; i < a->need.named_count; i++)
+    if (a->named_at[i] == at)
+      return true;
+  return false;
+}
+
+bool manta__ledger_eases(const manta__ledger *l, const struct manta__request *rq, int workers,
+                         const struct manta__grant *g)
+{
+  const struct manta__stock *s = &l->stock;
+  const struct account *a = (const struct account *)g;
+  struct manta__need need;
+  if (g->workers == 0 || manta__need_read(&need, rq, NULL) < 0)
+    return false;
+  bool cores = is_short(manta__stock_free_cores(s), need.cores, workers);
+  bool cpus = need.strict && is_short(manta__stock_free_cpus(s), need.cpus, workers);
+  bool gpus = is_short(manta__stock_free_gpus(s), need.gpus, workers);
+  bool named = false, eases = false;
+  for (int i = 0; i < need.named_count; i++) {
+    int at = manta__stock_find(s, need.named[i].name);
+    bool low =
+        at >= 0 && is_short(s->named[at].total - s->named[at].used, need.named[i].n, workers);
+    named |= low;
+    eases |= low && holds_named(a, at);
+  }
+  // In parts of GPUs there may be enough, and none of them large enough.
+  gpus |= need.gpus > 0 && !cores && !cpus && !named;
+  return eases || (cores && a->need.cores > 0) || (cpus && a->need.cpus > 0) ||
+         (gpus && a->need.gpus > 0);
+}
+
+static int tell_one(char *out, size_t size, size_t at, int64_t units, const char *one,
+                    const char *many)
+{
+  char x[32];
+  if (units == 0 || at >= size)
+    return 0;
+  return snprintf(out + at, size - at, "%s%s %s", at ? ", " : "", manta__units_text(units, x),
+                  units == MANTA__UNIT ? one : many);
+}
+
+void manta__ledger_tell(const manta__ledger *l, const struct manta__grant *g, int workers,
+                        char *out, size_t size)
+{
+  const struct manta__need *need = &((const struct account *)g)->need;
+  size_t at = 0;
+  out[0] = 0;
+  at += (size_t)tell_one(out, size, at, need->cpus * workers, "CPU", "CPUs");
+  at += (size_t)tell_one(out, size, at, need->gpus * workers, "GPU", "GPUs");
+  for (int i = 0; i < need->named_count; i++) {
+    const char *name = l->stock.named[((const struct account *)g)->named_at[i]].name;
+    at += (size_t)tell_one(out, size, at, need->named[i].n * workers, name, name);
+  }
+}
+
 // --- Looking -------------------------------------------------------------------------------------
 
 void manta__ledger_totals(const manta__ledger *l, struct manta__ledger_totals *out)

@@ -101,6 +101,14 @@ void manta__ledger_drop(manta__ledger *l, struct manta__grant *g, int i);
 /* Gives all of it back and frees the grant. NULL is fine. */
 void manta__ledger_release(manta__ledger *l, struct manta__grant *g);
 
+/* Whether a request for `workers` workers that has no room would come closer to it if `g` were
+ * released: it holds something that the request asks for and that there is too little of. */
+bool manta__ledger_eases(const manta__ledger *l, const struct manta__request *rq, int workers,
+                         const struct manta__grant *g);
+/* What `workers` workers with a share as in `g` hold: "2 CPUs, 1 GPU, 3 disk", in `out`. */
+void manta__ledger_tell(const manta__ledger *l, const struct manta__grant *g, int workers,
+                        char *out, size_t size);
+
 struct manta__ledger_totals {
   double cpus_used, cpus; /* used may be more than there is: soft workers */
   double gpus_used, gpus;

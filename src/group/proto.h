@@ -43,6 +43,8 @@ enum manta__kind {
                        `count` successors: {as SPAWN, over: there is no other attempt} */
   MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
   MANTA__M_WARM,    /* start a zygote ahead of its first use: {key} */
+  MANTA__M_REST,    /* the group's trainer is idle: {hold}; its workers may be ended for another's
+                         sake, unless hold */
   MANTA__M_ELSEWHERE, /* workers on other hosts, for `manta ps`: [{rank, pid, host, state}, …] */
   /* driver -> agent -> every worker inside its function; call: the round */
   MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */

@@ -37,9 +37,18 @@ static void log_finish(manta_run *r)
   manta__run_log(r, MANTA__EV_FINISH, &v);
 }
 
+// Its workers may be ended from now on when another trainer needs their room.
+static void rest(manta_trainer *t)
+{
+  struct manta__msg m = {.kind = MANTA__M_REST, .group = t->group};
+  manta_value v = MANTA_MAP(MANTA_KV_BOOL("hold", t->hold));
+  manta__run_tell_all(t, &m, &v);
+}
+
 static void over(manta_run *r)
 {
   r->over = true;
+  rest(r->trainer);
   manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
     log_finish(r);

@@ -74,6 +74,8 @@ manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint6
   pairs[8] = MANTA_KV_INT("must", t->elastic || min == 0 ? min : count);
   pairs[9] = MANTA_KV_BOOL("keep", t->keep);
   pairs[10] = MANTA_KV_BOOL("trains", t->run && !t->run->exec);
+  pairs[11] = MANTA_KV_STR("name", t->name ? t->name : "");
+  pairs[12] = MANTA_KV_BOOL("hold", t->hold);
   return (manta_value){.type = MANTA_MAP, .count = MANTA__REQUEST_PAIRS, .u.pairs = pairs};
 }
 

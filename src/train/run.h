@@ -85,6 +85,7 @@ struct manta_trainer {
   bool elastic; /* the user gave a minimum: fewer than asked for is no error, even at the start */
   bool retry_errors, pin, show_all, quiet, strict_cpus;
   bool keep; /* its workers serve several calls of a train function */
+  bool hold; /* its idle workers are not to be ended for another trainer's sake */
   double step_timeout, grace, cpus, gpus;
   int64_t log_limit;
   char *name, *logdir;
@@ -196,7 +197,7 @@ void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const man
 
 /* --- form.c --- */
 
-#define MANTA__REQUEST_PAIRS 11
+#define MANTA__REQUEST_PAIRS 13
 #define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 8)
 
 void manta__run_begin(manta_run *r, uint32_t attempt);

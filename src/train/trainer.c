@@ -275,6 +275,17 @@ manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *er
   return MANTA_OK;
 }
 
+void manta_trainer_hold(manta_trainer *t, bool hold)
+{
+  pthread_mutex_lock(&drv.lock);
+  struct manta__msg m = {.kind = MANTA__M_REST, .group = t->group};
+  manta_value v = MANTA_MAP(MANTA_KV_BOOL("hold", hold));
+  t->hold = hold;
+  if (drv.running && t->peers && !t->spawning && (!t->run || t->run->over))
+    manta__run_tell_all(t, &m, &v);
+  pthread_mutex_unlock(&drv.lock);
+}
+
 // Async-signal-safe: a flag and a write. The thread does the rest.
 void manta_trainer_notice(manta_trainer *t)
 {

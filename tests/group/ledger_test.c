@@ -539,6 +539,42 @@ static void reserve_survives_every_lack_of_memory(void **state)
   assert_ok(ask(rq, 2, 2), &err); // nothing stuck, neither here nor in the leases
 }
 
+// --- giving way ----------------------------------------------------------------------------------
+
+static void only_what_is_short_of_eases(void **state)
+{
+  manta_value disk = MANTA_MAP(MANTA_KV_INT("disk", 2)), tape = MANTA_MAP(MANTA_KV_INT("tape", 1));
+  char text[80];
+  cfg.resources = "{\"disk\": 2, \"tape\": 1}";
+  make();
+  struct manta__request one_gpu = {.gpus = 1}, cpus = {.cpus = 3, .strict = true};
+  assert_ok(ask((struct manta__request){.gpus = 2, .custom = &disk}, 1, 1), &err);
+  assert_true(manta__ledger_eases(l, &one_gpu, 1, g));
+  assert_false(manta__ledger_eases(l, &cpus, 1, g)); // there are three CPUs free
+  cpus.cpus = 4;
+  assert_true(manta__ledger_eases(l, &cpus, 1, g)); // soft ones count against strict ones
+  assert_true(manta__ledger_eases(l, &(struct manta__request){.custom = &disk}, 1, g));
+  assert_false(manta__ledger_eases(l, &(struct manta__request){.custom = &tape}, 1, g));
+  manta__ledger_tell(l, g, 1, text, sizeof text);
+  assert_string_equal(text, "1 CPU, 2 GPUs, 2 disk");
+  manta__ledger_tell(l, g, 1, text, 4);
+  assert_string_equal(text, "1 C");
+}
+
+// Two halves are free and no whole one: each of the two that hold the other halves would do.
+static void fragments_count_as_short(void **state)
+{
+  make();
+  struct manta__grant *all, *half;
+  assert_ok(ask((struct manta__request){.gpus = 0.6}, 2, 2), &err);
+  all = g;
+  assert_ok(manta__ledger_split(l, all, &half, &err), &err);
+  assert_status(ask((struct manta__request){.gpus = 0.5}, 1, 1), MANTA_ENOROOM);
+  assert_true(manta__ledger_eases(l, &(struct manta__request){.gpus = 0.5}, 1, half));
+  manta__ledger_release(l, half);
+  g = all;
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -569,6 +605,8 @@ int main(void)
       T(parts_of_one_gpu_stay_in_one_run),
       T(without_leases_runs_do_not_see_each_other),
       T(a_split_grant_keeps_what_it_has),
+      T(only_what_is_short_of_eases),
+      T(fragments_count_as_short),
       T(create_survives_every_lack_of_memory),
       T(reserve_survives_every_lack_of_memory),
   };

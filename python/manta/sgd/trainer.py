@@ -93,6 +93,7 @@ class Trainer:
         a class each gets an instance, for execute()."""
         if isinstance(initialization_hook, type):
             self._trainer.keep(True)  # an instance lives as long as its process
+            self._trainer.hold(True)
             self._call(_job.make_instance, initialization_hook, tuple(args), kwargs or {})
             self._has_instance = True
         else:
@@ -183,6 +184,7 @@ class Trainer:
         self._has_instance = False
         self._trainer.shutdown()
         self._trainer.keep(self._keep)
+        self._trainer.hold(False)
 
     def __enter__(self) -> Trainer:
         return self
