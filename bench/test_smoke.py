@@ -29,7 +29,8 @@ NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report
 OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-again-fresh",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
               "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
-              "py-recover-gloo", "py-ddp-mlp", "py-ddp-resnet", "py-memory", "py-same"]
+              "py-recover-gloo", "py-recover-cold", "py-ddp-mlp", "py-ddp-resnet", "py-memory",
+              "py-same"]
 # OpenMPI may be missing, these may not
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
           "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]

@@ -25,8 +25,9 @@ def note(file: Path) -> None:
 
 
 def train(where: str, kills: int, rank: int, save: Callable[[dict[str, Any]], None],
-          load: Callable[[], dict[str, Any] | None]) -> int:
-    """The number of the last step."""
+          load: Callable[[], dict[str, Any] | None], after_s: float = 0) -> int:
+    """The number of the last step. after_s: a kill comes so long after the first line at least."""
+    first_line = time.monotonic()
     import models
     import torch
     from torch.nn.parallel import DistributedDataParallel
@@ -51,6 +52,13 @@ def train(where: str, kills: int, rank: int, save: Callable[[dict[str, Any]], No
         if at % EVERY == 0:
             save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict(),
                   "at": at})
+    while died < kills and time.monotonic() < first_line + after_s:
+        models.step(model, optimizer, x, y)
+        # of one mind, or a rank waits in a step that the other does not take
+        late = torch.tensor(float(time.monotonic() >= first_line + after_s))
+        torch.distributed.all_reduce(late)
+        if late > 0:
+            break
     if died < kills and rank == died % 2:
         time.sleep(0.05)  # the other is in its next step, or will be
         note(Path(where, f"kill-{died}"))

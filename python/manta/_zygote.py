@@ -13,7 +13,7 @@ import threading
 from typing import Callable, NoReturn
 
 
-LOW_PRIORITY = 5  # nice level of a warm-up: about a quarter of a CPU that a worker uses
+LOW_PRIORITY = 3  # nice level of a warm-up: at most half of a CPU that a worker uses
 OLDEST_TORCH = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
 
 

@@ -28,8 +28,7 @@ struct zygote {
   const struct manta__job_ops *ops;
 };
 
-#define LOW_PRIORITY                                                                               \
-  "5" // nice level while it warms up: about a quarter of a CPU that a worker uses
+#define LOW_PRIORITY "3" // nice level of its session while it warms up
 #define ONE_THREAD_S 2.0 // the kernel may still list a thread that was joined
 
 // An eventfd, written by a handler. Not a signalfd: a library's thread, whose mask is not ours,
