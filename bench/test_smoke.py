@@ -15,8 +15,8 @@ from typing import Any
 
 BENCH = Path(__file__).resolve().parent
 # What the table of figures consists of. The soak's rows come from elsewhere.
-NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report", "rows-1", "rows-8", "stall",
-         "stall-first", "stall-rush", "write", "write-slow", "write-slow-cpu",
+NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report", "rows-1",
+         "rows-8", "stall", "stall-first", "stall-rush", "write", "write-slow", "write-slow-cpu",
          "notice", "notice-big", "notice-busy",
          "revive", "revive-big", "many", "many-rss", "many-pss",
          "comm-shared-small", "comm-shared", "comm-shared-gloo", "comm-private-small",
@@ -34,7 +34,8 @@ OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-again-fre
 # OpenMPI may be missing, these may not
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
           "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
-WITHOUT_BAR = ["start-create", "again-first", "again-fresh", "py-again-at-once", "stall-first", "write-slow-cpu", "many-pss",
+WITHOUT_BAR = ["start-create", "again-first", "again-fresh", "py-again-at-once", "stall-first",
+               "write-slow-cpu", "many-pss",
                "py-stall-first", "py-stall-torch",
                "ddp-overlap"]  # this has one where there are spare cores
 

@@ -551,7 +551,7 @@ static manta_status open_agent(struct agent *a, int conn, manta_error *err)
   uv_signal_start(&a->sigchld, on_sigchld, SIGCHLD);
   uv_signal_init(&a->loop, &a->sigterm);
   uv_signal_start(&a->sigterm, on_sigterm, SIGTERM);
-  uv_async_init(&a->loop, &a->death, agent_attempt_deaths);
+  uv_async_init(&a->loop, &a->death, agent_watch_deaths);
   if (a->driver_pidfd >= 0) {
     uv_poll_init(&a->loop, &a->driver_poll, a->driver_pidfd);
     uv_poll_start(&a->driver_poll, UV_READABLE, on_driver_pidfd);

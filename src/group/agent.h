@@ -15,7 +15,8 @@
  * agent.c          the loop, the driver's messages, the end
  * agent_zygote.c   programs and their zygotes
  * agent_worker.c   workers: birth, messages, death
- * agent_attempt.c  attempts: who takes part, the watchers of lives, hangs
+ * agent_attempt.c  attempts: who takes part, hangs
+ * agent_watch.c    the watchers of lives
  * agent_heir.c     successors: a fresh process for every call of a train function
  * agent_room.c     room for a request: who gives way
  * agent_holders.c  who holds what others wait for
@@ -235,15 +236,24 @@ void agent_worker_ask_exit(struct worker *w);
 /* Passes a message on to those that are inside their function. */
 void agent_worker_tell_all(struct group *g, const struct manta__msg *m);
 
+/* agent_watch.c */
+/* The segment outlives the attempt as long as a watcher waits in it: the agent waits for nobody. */
+struct shared_ctl {
+  struct manta__ctl *ctl;
+  size_t bytes;
+  _Atomic int refs;
+};
+void agent_watch_unref(struct shared_ctl *s); /* NULL is fine */
+void agent_watch_begin(struct worker *w);
+void agent_watch_deaths(uv_async_t *h);
+
 /* agent_attempt.c */
 void agent_attempt(struct group *g, struct manta__msg *m);
 void agent_spawn(struct group *g, struct manta__msg *m);
 void agent_probe(struct group *g, struct manta__msg *m);
-void agent_attempt_ready(struct worker *w);
 void agent_attempt_abort(struct group *g, uint32_t cause);
 /* The driver's word to end it, because of a rank on another host perhaps. */
 void agent_attempt_end(struct group *g, struct manta__msg *m);
-void agent_attempt_deaths(uv_async_t *h);
 void agent_attempt_leave(struct group *g); /* its control segment is no longer needed */
 
 /* agent_heir.c */

@@ -54,7 +54,7 @@ static void on_msg(struct link *l, struct manta__msg *m)
     return; // of an older attempt
   switch (m->kind) {
   case MANTA__M_READY:
-    agent_attempt_ready(w);
+    agent_watch_begin(w);
     break;
   case MANTA__M_STAYS:
     w->stays = true;

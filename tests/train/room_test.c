@@ -87,6 +87,7 @@ static void a_start_makes_room_as_well(void **state)
   manta_error err = MANTA_ERROR_INIT;
   manta_trainer_config plain = one_gpu("plain");
   plain.gpus_per_worker = 0;
+  plain.keep_workers = true;
   manta_trainer *bystander = make(plain), *a = make(one_gpu("a")), *b = make(one_gpu("b"));
   int64_t stays = run(bystander), goes = run(a);
   assert_ok(manta_trainer_start(b, &err), &err);
@@ -140,7 +141,9 @@ static void an_elastic_run_gets_its_whole_size(void **state)
 static void one_that_holds_is_named(void **state)
 {
   manta_error err = MANTA_ERROR_INIT;
-  manta_trainer *keeper = make(one_gpu("keeper")), *other = make(one_gpu("other"));
+  manta_trainer_config keeping = one_gpu("keeper");
+  keeping.keep_workers = true; // as a trainer that has an instance does
+  manta_trainer *keeper = make(keeping), *other = make(one_gpu("other"));
   int64_t pid = run(keeper);
   manta_trainer_hold(keeper, true);
   assert_status(manta_trainer_start(other, &err), MANTA_ENOROOM);

@@ -156,9 +156,10 @@ class Trainer:
         return (_job.on_instance, function) if self._has_instance else (function,)
 
     def _keep_for_group(self) -> None:
-        """What is called on a worker of a group finds what earlier calls left there."""
+        """Whoever has a list of workers counts on these, and on what earlier calls left there."""
         self._keep = True
         self._trainer.keep(True)
+        self._trainer.hold(True)
 
     def to_worker_group(self, cls: type, *args: Any, **kwargs: Any) -> WorkerGroup:
         """An instance of the class on each worker, as a list."""

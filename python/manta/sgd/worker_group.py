@@ -46,7 +46,6 @@ class WorkerGroup(Sequence[Worker]):
         self._trainer = trainer or Trainer(num_workers=num_workers,
                                            **{"backend": None, **trainer_args})
         self._trainer._keep_for_group()
-        self._trainer._trainer.hold(True)  # whoever has a list of workers counts on these
         if actor_cls is not None:
             self._trainer.start(actor_cls, tuple(actor_cls_args), actor_cls_kwargs or {})
         else:

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group/agent_watch.c - the watchers of lives.
+ *
+ * A watcher is a thread that waits for one worker's life mutex. When the kernel hands it over, the
+ * watcher itself raises the abort word: peers learn of a death without a turn of the loop.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "group/agent.h"
+#include "sys/robust.h"
+#include "sys/shm.h"
+
+#define WATCHER_STACK (64u << 10)
+
+void agent_watch_unref(struct shared_ctl *s)
+{
+  if (s && atomic_fetch_sub(&s->refs, 1) == 1) {
+    manta__shm_unmap(s->ctl, s->bytes);
+    manta__free(s);
+  }
+}
+
+struct watch {
+  struct agent *agent;
+  struct shared_ctl *shared;
+  int64_t wid;
+  int rank, place;
+};
+
+static void *watch_life(void *arg)
+{
+  struct watch w = *(struct watch *)arg;
+  struct manta__ctl *ctl = w.shared->ctl;
+  struct death d = {.wid = w.wid, .attempt = ctl->attempt};
+  manta__free(arg);
+  d.died = manta__robust_hold(&ctl->cell[w.place].life) == 1;
+  if (d.died)
+    manta__ctl_abort(ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
+  manta__robust_release(&ctl->cell[w.place].life);
+  agent_watch_unref(w.shared);
+  pthread_mutex_lock(&w.agent->death_lock);
+  if (w.agent->death_count < (int)(sizeof w.agent->deaths / sizeof *w.agent->deaths))
+    w.agent->deaths[w.agent->death_count++] = d;
+  pthread_mutex_unlock(&w.agent->death_lock);
+  uv_async_send(&w.agent->death);
+  return NULL;
+}
+
+void agent_watch_begin(struct worker *w)
+{
+  struct group *g = w->group;
+  struct watch *k = g->shared && !w->watched ? manta__malloc(sizeof *k) : NULL;
+  pthread_attr_t at;
+  pthread_t thread;
+  if (!k)
+    return;
+  *k = (struct watch){g->agent, g->shared, w->wid, w->rank, w->place};
+  atomic_fetch_add(&g->shared->refs, 1);
+  pthread_attr_init(&at);
+  pthread_attr_setstacksize(&at, WATCHER_STACK);
+  pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+  w->watched = pthread_create(&thread, &at, watch_life, k) == 0;
+  pthread_attr_destroy(&at);
+  if (!w->watched) { // its death is then known by its pidfd: later, not never
+    agent_watch_unref(g->shared);
+    manta__free(k);
+  }
+}
+
+static void one_death(struct agent *a, const struct death *d)
+{
+  struct worker *w = agent_worker_find(a, d->wid);
+  if (!w || w->attempt != d->attempt || !w->watched)
+    return;
+  w->watched = false;
+  if (!d->died)
+    return;
+  w->dying = true;
+  w->ending_ns = manta__now();
+  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
+  struct manta__msg m = {.kind = MANTA__M_DYING, .group = w->group->id};
+  m.id = w->group->run;
+  agent_send_value(a->driver, &m, &v);
+}
+
+void agent_watch_deaths(uv_async_t *h)
+{
+  struct agent *a = h->data;
+  pthread_mutex_lock(&a->death_lock);
+  struct death list[64];
+  while (a->death_count > 0) {
+    int n = a->death_count < 64 ? a->death_count : 64;
+    a->death_count -= n;
+    memcpy(list, a->deaths + a->death_count, sizeof *list * (size_t)n);
+    pthread_mutex_unlock(&a->death_lock);
+    for (int i = 0; i < n; i++)
+      one_death(a, &list[i]);
+    pthread_mutex_lock(&a->death_lock);
+  }
+  pthread_mutex_unlock(&a->death_lock);
+}
