@@ -193,8 +193,11 @@ MANTA_API void manta_trainer_cancel(manta_trainer *t);
 /* Ends workers (and a run that is going on, which must still be closed) and waits until they are
  * gone; the trainer can be started again. Idempotent. */
 MANTA_API void manta_trainer_shutdown(manta_trainer *t);
-/* Closes a run that is open, shuts down and frees; the last trainer takes the agent along. Leaves
- * no process. NULL is fine. */
+/* Ends a run that is going on (it can then be resumed), shuts down and frees; the last trainer
+ * takes the agent along. Leaves no process. A run that was not closed outlives its trainer as a
+ * handle: its finish callbacks have been called, rows that were not taken are gone, next gives its
+ * end (MANTA_ECANCELED if it was going on), results stay, and it must still be closed. NULL is
+ * fine. */
 MANTA_API void manta_trainer_destroy(manta_trainer *t);
 
 /* Prints the table of workers and resources, as it is now; before the start, those that are asked
@@ -241,7 +244,8 @@ MANTA_API const manta_value *manta_run_results(const manta_run *r);
  * run is closed: the place for more than a message holds. NULL if it is not known. */
 MANTA_API const manta_value *manta_run_failure(const manta_run *r);
 /* Ends the run if it is still going on (it can then be resumed), and frees it; the finish callbacks
- * have been called when it returns. NULL is fine. */
+ * have been called when it returns. Before or after the trainer is destroyed, but always: nothing
+ * else frees it. NULL is fine. */
 MANTA_API void manta_run_close(manta_run *r);
 
 #ifdef __cplusplus

@@ -38,6 +38,21 @@ void mpy_program_fini(manta_program *p);
 /* A function of manta._worker, borrowed for good, or NULL with an exception. */
 PyObject *mpy_worker_function(const char *name);
 
+/* --- trainer.c --- */
+
+/* Calls on a trainer or its run release the GIL, and others may come meanwhile, from other threads
+ * or at the end of the interpreter. Each holds the trainer while it lasts: closing waits for them,
+ * having told the run to end. False with an exception: the trainer is being closed. With the GIL.
+ */
+bool mpy_trainer_hold(PyObject *trainer);
+void mpy_trainer_let_go(PyObject *trainer);
+/* Waits while it is being closed: its run is over then, and can still be asked and closed. */
+void mpy_trainer_await(PyObject *trainer);
+/* Tells its run to end; nothing if it is closed. */
+void mpy_trainer_cancel(PyObject *trainer);
+/* Waits until *count is 0, which changes under the GIL; false when it took too long. */
+bool mpy_wait_until_none(const int *count);
+
 /* --- convert.c --- */
 
 enum mpy_how {

@@ -11,6 +11,8 @@
 
 typedef struct {
   PyObject_HEAD manta_run *r; /* NULL: closed */
+  int users;                  /* 1: a thread is inside next, drain or close */
+  unsigned long user;         /* … which */
   PyObject *owner;            /* the trainer */
   PyObject *output;           /* called with (rank, text), or None */
   PyObject *renew;            /* called with the number of an attempt before it begins, or None */
@@ -23,6 +25,25 @@ static manta_run *open_run(PyObject *self)
   if (!r)
     PyErr_SetString(PyExc_ValueError, "the run is closed");
   return r;
+}
+
+// As Python's generators: one thread at a time.
+static bool enter(run *self)
+{
+  mpy_trainer_await(self->owner);
+  if (self->users > 0)
+    PyErr_SetString(PyExc_ValueError, "another call on this run is going on");
+  if (self->users > 0 || !mpy_trainer_hold(self->owner))
+    return false;
+  self->users = 1;
+  self->user = PyThread_get_thread_ident();
+  return true;
+}
+
+static void leave(run *self)
+{
+  self->users = 0;
+  mpy_trainer_let_go(self->owner);
 }
 
 // On the thread inside next or close, which has released the GIL.
@@ -75,6 +96,7 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
   Py_IncRef(output);
   Py_IncRef(renew);
   self->r = NULL;
+  self->users = 0;
   self->raised[0] = self->raised[1] = self->raised[2] = NULL;
   self->owner = owner;
   self->output = output;
@@ -88,13 +110,17 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
     c.renew = on_renew;
     c.renew_ctx = self;
   }
-  manta_status st;
-  Py_BEGIN_ALLOW_THREADS;
-  st = manta_run_start(&self->r, t, mpy_train_function(), &c, &err);
-  Py_END_ALLOW_THREADS;
-  if (st < 0) {
+  manta_status st = MANTA_OK;
+  bool held = mpy_trainer_hold(owner);
+  if (held) {
+    Py_BEGIN_ALLOW_THREADS;
+    st = manta_run_start(&self->r, t, mpy_train_function(), &c, &err);
+    Py_END_ALLOW_THREADS;
+    mpy_trainer_let_go(owner);
+  }
+  if (!held || st < 0) {
     Py_DecRef((PyObject *)self);
-    return mpy_raise(&err);
+    return held ? mpy_raise(&err) : NULL;
   }
   return (PyObject *)self;
 }
@@ -171,15 +197,18 @@ static PyObject *next(PyObject *self, PyObject *args)
   manta_rows rows;
   double limit = -1;
   manta_run *r = open_run(self);
-  if (!r || !PyArg_ParseTuple(args, "|d", &limit))
+  if (!r || !PyArg_ParseTuple(args, "|d", &limit) || !enter((run *)self))
     return NULL;
+  PyObject *result = NULL;
   int rc = wait_rows((run *)self, limit, &rows, &err);
   if (rc == 1)
-    return rows_to_python(&rows);
-  if (rc < 0)
-    return err.status == MANTA_OK ? NULL : raise_failure(r, &err);
-  Py_IncRef(Py_None);
-  return Py_None;
+    result = rows_to_python(&rows);
+  else if (rc < 0 && err.status != MANTA_OK)
+    raise_failure(r, &err);
+  else if (rc == 0)
+    Py_IncRef(result = Py_None);
+  leave((run *)self);
+  return result;
 }
 
 static PyObject *drain(PyObject *self, PyObject *none)
@@ -188,12 +217,15 @@ static PyObject *drain(PyObject *self, PyObject *none)
   manta_rows rows;
   manta_run *r = open_run(self);
   int rc = 1;
-  while (r && rc == 1)
-    rc = wait_rows((run *)self, -1, &rows, &err);
-  if (!r || (rc < 0 && err.status == MANTA_OK))
+  if (!r || !enter((run *)self))
     return NULL;
+  while (rc == 1)
+    rc = wait_rows((run *)self, -1, &rows, &err);
+  if (rc < 0 && err.status != MANTA_OK)
+    raise_failure(r, &err);
+  leave((run *)self);
   if (rc < 0)
-    return raise_failure(r, &err);
+    return NULL;
   Py_IncRef(Py_None);
   return Py_None;
 }
@@ -215,20 +247,33 @@ static PyObject *results(PyObject *self, PyObject *none)
   return r ? Py_None : NULL;
 }
 
+// A thread that is inside next is sent away first; if that is this one, in a callback, the run only
+// ends, and is freed later.
+static bool send_away(run *self)
+{
+  if (self->users == 0)
+    return true;
+  mpy_trainer_cancel(self->owner);
+  return self->user != PyThread_get_thread_ident() && mpy_wait_until_none(&self->users);
+}
+
 static void close_run(run *self)
 {
+  if (!self->r || !send_away(self) || !enter(self))
+    return;
   manta_run *r = self->r;
   self->r = NULL;
-  if (r) {
-    Py_BEGIN_ALLOW_THREADS;
-    manta_run_close(r);
-    Py_END_ALLOW_THREADS;
-  }
+  Py_BEGIN_ALLOW_THREADS;
+  manta_run_close(r);
+  Py_END_ALLOW_THREADS;
+  leave(self);
 }
 
 static PyObject *shut(PyObject *self, PyObject *none)
 {
   close_run((run *)self);
+  if (PyErr_Occurred())
+    return NULL;
   Py_IncRef(Py_None);
   return Py_None;
 }
@@ -237,7 +282,10 @@ static void dealloc(PyObject *self)
 {
   run *it = (run *)self;
   PyTypeObject *type = Py_TYPE(self);
+  PyObject *raised[3]; // by whatever dropped the last reference
+  PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
   close_run(it);
+  PyErr_Restore(raised[0], raised[1], raised[2]);
   Py_DecRef(it->owner);
   Py_DecRef(it->output);
   Py_DecRef(it->renew);

@@ -7,9 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define NAP_NS  1000000
+#define LIMIT_S 20 /* for calls of other threads to end; the run is given 10 */
 
 typedef struct {
   PyObject_HEAD manta_trainer *t; /* NULL: closed */
+  int users;                      /* calls that have let go of the GIL */
+  int closing;                    /* 1: it is being freed */
 } trainer;
 
 static manta_trainer *open_trainer(PyObject *self)
@@ -24,6 +30,64 @@ static PyObject *none(void)
 {
   Py_IncRef(Py_None);
   return Py_None;
+}
+
+// --- calls of several threads --------------------------------------------------------------------
+
+bool mpy_trainer_hold(PyObject *self)
+{
+  trainer *it = (trainer *)self;
+  if (it->closing)
+    PyErr_SetString(PyExc_ValueError, "the trainer is being closed");
+  else
+    it->users++;
+  return !it->closing;
+}
+
+void mpy_trainer_let_go(PyObject *self)
+{
+  ((trainer *)self)->users--;
+}
+
+void mpy_trainer_await(PyObject *self)
+{
+  mpy_wait_until_none(&((trainer *)self)->closing);
+}
+
+void mpy_trainer_cancel(PyObject *self)
+{
+  trainer *it = (trainer *)self;
+  if (it->t && !it->closing)
+    manta_trainer_cancel(it->t);
+}
+
+bool mpy_wait_until_none(const int *count)
+{
+  for (int64_t naps = 0; *count > 0; naps++) {
+    if (naps >= (int64_t)LIMIT_S * 1000000000 / NAP_NS)
+      return false;
+    Py_BEGIN_ALLOW_THREADS;
+    nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+    Py_END_ALLOW_THREADS;
+  }
+  return true;
+}
+
+// One that is still in use after a while is left to the end of the process, which ends all of it.
+static void close_trainer(trainer *self)
+{
+  if (!self->t || self->closing)
+    return;
+  if (self->users > 0)
+    manta_trainer_cancel(self->t);
+  if (!mpy_wait_until_none(&self->users) || !self->t || self->closing)
+    return;
+  self->closing = 1;
+  Py_BEGIN_ALLOW_THREADS;
+  manta_trainer_destroy(self->t);
+  Py_END_ALLOW_THREADS;
+  self->t = NULL;
+  self->closing = 0;
 }
 
 // --- making --------------------------------------------------------------------------------------
@@ -117,33 +181,25 @@ static PyObject *prestart(PyObject *self, PyObject *ignored)
   manta_error err = MANTA_ERROR_INIT;
   manta_trainer *t = open_trainer(self);
   manta_status st = MANTA_OK;
-  if (!t)
+  if (!t || !mpy_trainer_hold(self))
     return NULL;
   Py_BEGIN_ALLOW_THREADS;
   st = manta_trainer_prestart(t, &err);
   Py_END_ALLOW_THREADS;
+  mpy_trainer_let_go(self);
   return st < 0 ? mpy_raise(&err) : none();
 }
 
 static PyObject *shut(PyObject *self, PyObject *ignored)
 {
-  manta_trainer *t = ((trainer *)self)->t;
-  ((trainer *)self)->t = NULL;
-  Py_BEGIN_ALLOW_THREADS;
-  manta_trainer_destroy(t);
-  Py_END_ALLOW_THREADS;
+  close_trainer((trainer *)self);
   return none();
 }
 
 static void dealloc(PyObject *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  manta_trainer *t = ((trainer *)self)->t;
-  if (t) {
-    Py_BEGIN_ALLOW_THREADS;
-    manta_trainer_destroy(t);
-    Py_END_ALLOW_THREADS;
-  }
+  close_trainer((trainer *)self);
   PyObject_Free(self);
   Py_DecRef((PyObject *)type);
 }
@@ -231,11 +287,14 @@ static PyObject *cancel(PyObject *self, PyObject *ignored)
 static PyObject *shutdown(PyObject *self, PyObject *ignored)
 {
   manta_trainer *t = ((trainer *)self)->t;
-  if (t) {
-    Py_BEGIN_ALLOW_THREADS;
-    manta_trainer_shutdown(t);
-    Py_END_ALLOW_THREADS;
-  }
+  if (!t)
+    return none();
+  if (!mpy_trainer_hold(self))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  manta_trainer_shutdown(t);
+  Py_END_ALLOW_THREADS;
+  mpy_trainer_let_go(self);
   return none();
 }
 
@@ -297,11 +356,12 @@ static PyObject *checkpoint(PyObject *self, PyObject *ignored)
   manta_trainer *t = open_trainer(self);
   manta_checkpoint *c = NULL;
   manta_status st = MANTA_OK;
-  if (!t)
+  if (!t || !mpy_trainer_hold(self))
     return NULL;
   Py_BEGIN_ALLOW_THREADS;
   st = manta_trainer_checkpoint(t, &c, &err);
   Py_END_ALLOW_THREADS;
+  mpy_trainer_let_go(self);
   return st < 0 ? mpy_raise(&err) : mpy_checkpoint_new(c);
 }
 

@@ -215,8 +215,12 @@ int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error 
 {
   manta_rows rows;
   int64_t by = manta__deadline(timeout_s);
+  if (drv.dead)
+    return manta_error_set(err, MANTA_ESTATE, "a forked child has no part in its parent's run");
   if (r->batch)
     return deliver(r, out ? out : &rows, err);
+  if (!r->trainer)
+    return run_ended(r, err);
   pthread_mutex_lock(&drv.lock);
   bool ended = false;
   for (;;) {
@@ -262,6 +266,8 @@ void manta__deliver_free(manta_run *r)
 {
   free_rowsets(r->queue);
   free_rowsets(r->batch);
+  r->queue = r->queue_last = r->batch = NULL;
+  r->queued = 0;
   free_values(r);
   free_texts(r);
 }

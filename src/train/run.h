@@ -114,7 +114,7 @@ struct manta_trainer {
 };
 
 struct manta_run {
-  manta_trainer *trainer;
+  manta_trainer *trainer; /* NULL: the run has parted from it, and is over */
   uint64_t id;
   char *dir;
   int rundir, logs, job_fd, initial_fd; /* initial_fd: checkpoint to begin from, or -1 */
@@ -289,6 +289,12 @@ bool manta__rows_reading(const manta_trainer *t);
 
 /* The group is done: result or error, then the last checkpoint, then r->over. */
 void manta__run_finish(manta_run *r);
+
+/* --- run_api.c --- */
+
+/* Ends the run, tells its callbacks, and leaves to the caller only its end and its results. On the
+ * user's thread, without the lock. */
+void manta__run_part(manta_run *r, const char *why);
 
 /* --- rundir.c --- */
 

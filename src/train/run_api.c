@@ -92,24 +92,35 @@ static manta_status make_job(manta_run *r, manta_train_fn fn, manta_error *err)
 
 // --- making and freeing --------------------------------------------------------------------------
 
-static void run_free(manta_run *r)
+// All that a run holds but its end: log and lock of its directory, untaken rows, callbacks.
+static void let_go(manta_run *r)
 {
   manta__log_writer_close(r->log);
+  r->log = NULL;
   manta__align_fini(&r->align);
   manta__exchange_end(&r->exchange);
   manta__deliver_free(r);
+  manta__free(r->callbacks);
+  manta__free(r->own);
+  r->callbacks = NULL;
+  r->own = NULL;
+  r->callback_count = 0;
+  int fds[] = {r->rundir, r->logs, r->job_fd, r->initial_fd};
+  manta__fd_close_all(fds, 4);
+  r->rundir = r->logs = r->job_fd = r->initial_fd = -1;
+}
+
+static void run_free(manta_run *r)
+{
+  let_go(r);
   for (int i = 0; r->result && i < r->group.places; i++)
     manta_value_fini(&r->result[i]);
   manta__free(r->result);
   manta__free(r->members);
-  manta__free(r->callbacks);
-  manta__free(r->own);
   manta__free(r->dir);
   manta__free(r->score);
   manta_value_fini(&r->config);
   manta_value_fini(&r->results);
-  int fds[] = {r->rundir, r->logs, r->job_fd, r->initial_fd};
-  manta__fd_close_all(fds, 4);
   manta__free(r);
 }
 
@@ -292,6 +303,8 @@ manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn f
 
 bool manta_run_finished(const manta_run *r)
 {
+  if (drv.dead)
+    return true;
   pthread_mutex_lock(&drv.lock);
   bool over = r->over && !r->queue && !r->batch;
   pthread_mutex_unlock(&drv.lock);
@@ -310,26 +323,44 @@ const manta_value *manta_run_failure(const manta_run *r)
   return known && r->result[rank].type != MANTA_NIL ? &r->result[rank] : NULL;
 }
 
-void manta_run_close(manta_run *r)
+// Waits for the end of a run that is told to stop; with the lock held.
+static void stop_run(manta_run *r, const char *why)
 {
-  if (!r)
-    return;
-  pthread_mutex_lock(&drv.lock);
   int64_t by = manta__deadline(CLOSE_S);
   if (!r->over)
-    manta__group_stop(&r->group, MANTA_ECANCELED, "closed before its end");
+    manta__group_stop(&r->group, MANTA_ECANCELED, why);
   manta__driver_wake();
   while (!r->over && drv.running && manta__now() < by) {
     r->queued = 0; // nobody will take them: let the rings run empty
     struct timespec t = {by / 1000000000, by % 1000000000};
     pthread_cond_timedwait(&drv.cond, &drv.lock, &t);
   }
-  for (int i = 0; i < r->trainer->places; i++)
-    manta__rpc_forget(&r->trainer->place[i].node->rpc, r);
-  manta__muster_end(r->trainer);
-  r->trainer->run = NULL;
+  if (!r->over)
+    manta_error_set(&r->error, MANTA_ECANCELED, "%s", why);
+  r->over = true; // also where its workers did not answer: nobody waits for them any more
+}
+
+void manta__run_part(manta_run *r, const char *why)
+{
+  manta_trainer *t = r->trainer;
+  pthread_mutex_lock(&drv.lock);
+  stop_run(r, why);
+  for (int i = 0; i < t->places; i++)
+    manta__rpc_forget(&t->place[i].node->rpc, r);
+  manta__muster_end(t);
+  t->run = NULL;
+  r->trainer = NULL;
   pthread_mutex_unlock(&drv.lock);
   manta__call_finish(r);
+  let_go(r);
+}
+
+void manta_run_close(manta_run *r)
+{
+  if (!r || drv.dead) // a forked child: run and lock are its parent's
+    return;
+  if (r->trainer)
+    manta__run_part(r, "closed before its end");
   run_free(r);
 }
 

@@ -227,6 +227,8 @@ static void disband(manta_trainer *t)
 
 void manta_trainer_shutdown(manta_trainer *t)
 {
+  if (drv.dead)
+    return;
   pthread_mutex_lock(&drv.lock);
   if (t->run && !t->run->over)
     manta__group_stop(&t->run->group, MANTA_ECANCELED, "the trainer was shut down");
@@ -240,9 +242,10 @@ void manta_trainer_shutdown(manta_trainer *t)
 
 void manta_trainer_destroy(manta_trainer *t)
 {
-  if (!t)
+  if (!t || drv.dead) // a forked child: all of it is its parent's
     return;
-  manta_run_close(t->run);
+  if (t->run)
+    manta__run_part(t->run, "the trainer was destroyed");
   manta_trainer_shutdown(t);
   pthread_mutex_lock(&drv.lock);
   for (manta_trainer **p = &drv.trainers; *p; p = &(*p)->next)

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
 import threading
+import weakref
 from pathlib import Path
 from types import FrameType
 from typing import Any, Callable, Iterator, NoReturn
@@ -28,17 +31,37 @@ class Reports(list[Any]):
             self, key)
 
 
+_open: weakref.WeakSet[Run] | None = None  # runs that were not closed; None: there was none yet
+
+
+def _close_open() -> None:
+    """At the interpreter's end, while callbacks can still be called."""
+    for run in list(_open or ()):
+        run.close()
+
+
+def _note(run: Run) -> None:
+    global _open
+    if _open is None:
+        _open = weakref.WeakSet()
+        atexit.register(_close_open)  # after the trainers', so it is called before them
+    _open.add(run)
+
+
 class Run:
     """One run, from its start to its end; whoever makes it closes it."""
 
     def __init__(self, start: Callable[[], _manta.Run], trainer: _manta.Trainer,
                  callbacks: list[Any]):
+        self._process = os.getpid()
+        self._closed = False
         self._trainer = trainer
         self._caller = Caller(callbacks)
         self._told = not callbacks  # of the end
         self._notices = Notices(trainer)
         self._run = start()
         self.directory = trainer.run_dir()
+        _note(self)
 
     def begin(self, config: dict[str, Any], workers: int) -> None:
         self._notices.begin()
@@ -99,7 +122,11 @@ class Run:
         return self._run.results()
 
     def close(self) -> None:
+        """Ends it if it is going on. Idempotent; nothing in a forked child, whose run it isn't."""
+        if self._closed or os.getpid() != self._process:
+            return
         self._run.close()
+        self._closed = True
         self._notices.end()
         self.finish(error=True)
 
@@ -146,6 +173,7 @@ class RunIterator(Iterator[Reports]):
     get_final_results = get_returns
 
     def close(self) -> None:
+        """Ends the run if it is going on: its workers leave, and it can be resumed."""
         run, self._run = self._run, None
         if run is not None:
             run.close()
@@ -163,17 +191,27 @@ class Notices:
     def __init__(self, trainer: _manta.Trainer):
         self._trainer = trainer
         self._before: Any = None
+        self._over = False
 
     def begin(self) -> None:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(
-                signal.SIGTERM) is signal.SIG_DFL:
-            self._before = signal.signal(signal.SIGTERM, self._on_term)
+        if threading.current_thread() is threading.main_thread() and self._is_free():
+            signal.signal(signal.SIGTERM, self._on_term)
+            self._before = signal.SIG_DFL
+
+    def _is_free(self) -> bool:
+        now: Any = signal.getsignal(signal.SIGTERM)
+        left = getattr(now, "__self__", None)  # by a run that ended on another thread
+        return now is signal.SIG_DFL or isinstance(left, Notices) and left._over
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._trainer.notice()
+        if self._over:
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            self._trainer.notice()
 
     def end(self) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        self._over = True
+        if self._before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._before)  # another thread may not; then as above
             self._before = None
