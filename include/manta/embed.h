@@ -73,6 +73,11 @@ MANTA_API bool manta_serving(void);
 MANTA_API manta_status manta_serve(char *const argv[], const manta_fork_hooks *hooks,
                                    manta_error *err);
 
+/* In a train function, before it returns: waits until no other thread is in report, save or load;
+ * from now on those calls fail there. manta does so itself when the function has returned. For an
+ * interpreter that must first let go of a lock which such a call may need. */
+MANTA_API void manta_session_settle(manta_session *s);
+
 /* A CPU that says it has AMX, but not which, makes oneDNN (and PyTorch with it) die by SIGILL: the
  * NAME=VALUE that prevents it if it is in the environment before the library is loaded, or NULL if
  * this CPU needs none. Static storage. */

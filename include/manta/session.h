@@ -2,9 +2,19 @@
  *
  * manta/session.h - what a worker sees: who it is, its config, report, save and load.
  *
- * A session is borrowed: it is valid inside the train function it was passed to. report, save and
- * load belong to the thread that runs the function; everything else may be called from any thread
- * of the worker as long as the function has not returned.
+ * A session is borrowed: it is valid inside the train function it was passed to.
+ *
+ * Threads. Any thread of the worker may call what is here, at the same time as others, while the
+ * function runs. The rows of a rank are numbered without gaps, in the order in which their calls
+ * get through. Saves are made one at a time, and reports go on meanwhile: a snapshot belongs to the
+ * reports that got through before it began. A thread that waits for another's call leaves when the
+ * attempt ends (MANTA_EPEERLOST, MANTA_EABORTED). When the function returns, calls that are still
+ * going on are waited for; later ones of report, save, files and load give MANTA_ESTATE.
+ * These belong to one thread, the same as the collectives: save_sharded, which is one, and the
+ * first manta_session_comm. Nobody else may save between files and the save that it is for.
+ *
+ * A forked child of a worker has no part in the run: report, save, files and load give MANTA_ESTATE
+ * there.
  */
 #ifndef MANTA_SESSION_H
 #define MANTA_SESSION_H

@@ -267,9 +267,13 @@ static PyObject *files(PyObject *self, PyObject *none)
   manta_error err = MANTA_ERROR_INIT;
   manta_session *s = session();
   const char *dir;
+  manta_status st;
   if (!s)
     return NULL;
-  return manta_session_files(s, &dir, &err) < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_files(s, &dir, &err);
+  Py_END_ALLOW_THREADS;
+  return st < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
 }
 
 static PyMethodDef functions[] = {

@@ -59,6 +59,10 @@ static manta_status run_in_python(manta_session *s, manta_value *result, manta_e
   PyObject *o = run ? PyObject_CallFunctionObjArgs(run, NULL) : NULL;
   manta_status st = o ? take_result(o, result, err) : fail(result, err);
   Py_DecRef(o);
+  // A thread that is still saving may have to fill in its state, in Python.
+  Py_BEGIN_ALLOW_THREADS;
+  manta_session_settle(s);
+  Py_END_ALLOW_THREADS;
   PyGILState_Release(gil);
   return st;
 }

@@ -14,7 +14,6 @@
 #include "sys/shm.h"
 
 #define LOOK_NS 2000000 /* how often the abort word is looked at */
-#define SEND_S  60.0
 
 static manta_status ask(struct manta__job *job, uint16_t kind, uint64_t round, const void *p,
                         size_t n, manta_error *err)
@@ -23,9 +22,8 @@ static manta_status ask(struct manta__job *job, uint16_t kind, uint64_t round, c
   struct manta__msg m = {.kind = kind, .id = job->id, .call = round, .data = p, .len = n};
   if (w->dead)
     return manta_error_set(err, MANTA_ESTATE, "a forked child of a worker cannot speak for it");
-  m.id.seq = ++w->seq;
-  MANTA_TRY(manta__conn_send(w->conn, &m, err));
-  return manta__conn_drain(w->conn, manta__deadline(SEND_S), err);
+  m.id.seq = ++w->said;
+  return manta__worker_send(w, &m, err);
 }
 
 // The answer, to be closed by the caller. `watch`: an abort ends the wait.

@@ -98,8 +98,8 @@ uint8_t *manta__ring_reserve(struct manta__ring *r, size_t payload)
   return r->data + r->pos % r->cap + sizeof(struct manta__ring_rec);
 }
 
-bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
-                        int64_t wall_ns, int64_t iteration)
+void manta__ring_publish(struct manta__ring *r, size_t payload, const struct manta__ident *id,
+                         int64_t wall_ns, int64_t iteration)
 {
   struct manta__ring_rec *rec = (struct manta__ring_rec *)(r->data + r->pos % r->cap);
   *rec = (struct manta__ring_rec){.len = (uint32_t)round8(sizeof *rec + payload),
@@ -108,9 +108,16 @@ bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct mant
                                   .wall_ns = wall_ns,
                                   .iteration = iteration};
   r->pos += rec->len;
-  // Sequentially consistent: either we see the sleeper, or it sees the new head before it sleeps.
-  atomic_store(&r->h->head, r->pos);
-  return atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
+  atomic_store_explicit(&r->h->head, r->pos, memory_order_release);
+}
+
+bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
+                        int64_t wall_ns, int64_t iteration)
+{
+  manta__ring_publish(r, payload, id, wall_ns, iteration);
+  // Either we see the sleeper, or it sees the new head before it sleeps.
+  atomic_thread_fence(memory_order_seq_cst);
+  return manta__ring_sleeps(r);
 }
 
 void manta__ring_wait_room(struct manta__ring *r, int64_t by)

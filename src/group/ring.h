@@ -2,7 +2,7 @@
  *
  * group/ring.h - the rows of one worker on their way to the driver.
  *
- * A ring in a sealed memfd: one producer (the worker's thread in its train function), one consumer
+ * A ring in a sealed memfd: one producer (one thread of the worker at a time), one consumer
  * (the driver's I/O thread; the writer process once the driver is dead).
  * (1) head and tail count bytes ever written and released; a record becomes visible by the store
  *     of head, so a worker killed at any moment leaves whole records only.
@@ -68,7 +68,16 @@ void manta__ring_close(struct manta__ring *r);
 /* Producer: room for a record of `payload` bytes, or NULL if there is none now. Write the payload
  * at the returned place, then commit the number of bytes really used. */
 uint8_t *manta__ring_reserve(struct manta__ring *r, size_t payload);
-/* Makes it visible; true if the consumer sleeps and must be woken (write to its eventfd). */
+/* Makes it visible. Before the next reserve, and before a full fence, after which the producer asks
+ * whether the consumer sleeps and must be woken (write to its eventfd): one of both sees the other.
+ */
+void manta__ring_publish(struct manta__ring *r, size_t payload, const struct manta__ident *id,
+                         int64_t wall_ns, int64_t iteration);
+static inline bool manta__ring_sleeps(struct manta__ring *r)
+{
+  return atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
+}
+/* All of this in one. */
 bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
                         int64_t wall_ns, int64_t iteration);
 /* Waits until the consumer has moved, at most until `by`. */

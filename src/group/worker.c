@@ -26,7 +26,8 @@
 
 #define SEND_TIMEOUT 60.0 /* seconds an agent may take to read what a worker says */
 
-static struct manta__worker self = {.lifeline = -1, .wake = -1, .ring = {.fd = -1}};
+static struct manta__worker self = {
+    .lifeline = -1, .wake = -1, .ring = {.fd = -1}, .speech = PTHREAD_MUTEX_INITIALIZER};
 
 _Noreturn static void die(const char *what, const manta_error *err)
 {
@@ -218,15 +219,34 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, man
   return MANTA_OK;
 }
 
+manta_status manta__worker_send(struct manta__worker *w, const struct manta__msg *m,
+                                manta_error *err)
+{
+  pthread_mutex_lock(&w->speech);
+  manta_status st = manta__conn_send(w->conn, m, err);
+  if (st == MANTA_OK)
+    st = manta__conn_drain(w->conn, manta__deadline(SEND_TIMEOUT), err);
+  pthread_mutex_unlock(&w->speech);
+  return st;
+}
+
+// `v` is packed here: what is sent is bytes.
+static manta_status send_value(struct manta__msg *m, const manta_value *v, manta_error *err)
+{
+  void *bytes;
+  MANTA_TRY(manta_value_pack(v, &bytes, &m->len, err));
+  m->data = bytes;
+  manta_status st = manta__worker_send(&self, m, err);
+  manta_free(bytes);
+  return st;
+}
+
 static void say(uint16_t kind, const struct manta__ident *id, const manta_value *v)
 {
   manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = kind, .id = *id};
-  m.id.seq = ++self.seq;
-  manta_status st =
-      v ? manta__conn_send_value(self.conn, &m, v, &err) : manta__conn_send(self.conn, &m, &err);
-  if (st == MANTA_OK)
-    st = manta__conn_drain(self.conn, manta__deadline(SEND_TIMEOUT), &err);
+  m.id.seq = ++self.said;
+  manta_status st = v ? send_value(&m, v, &err) : manta__worker_send(&self, &m, &err);
   if (st < 0)
     die("the agent does not listen", &err);
 }

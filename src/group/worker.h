@@ -11,6 +11,8 @@
 #ifndef MANTA_GROUP_WORKER_H
 #define MANTA_GROUP_WORKER_H
 
+#include <pthread.h>
+
 #include <manta/embed.h>
 #include <manta/value.h>
 
@@ -33,9 +35,15 @@ struct manta__worker {
   manta__conn *conn;
   int lifeline, wake;
   struct manta__ring ring;
-  uint64_t seq; /* of everything this process hands over */
-  bool dead;    /* we are a forked child of the worker: nothing of this is ours */
+  uint64_t seq;           /* of rows and snapshots: the session's, with the ring */
+  _Atomic uint64_t said;  /* messages of other kinds */
+  pthread_mutex_t speech; /* held while something is sent: any thread may save */
+  bool dead;              /* we are a forked child of the worker: nothing of this is ours */
 };
+
+/* Sends to the agent and waits until it is out. Any thread. */
+manta_status manta__worker_send(struct manta__worker *w, const struct manta__msg *m,
+                                manta_error *err);
 
 /* One job, as the agent hands it out. */
 struct manta__job {

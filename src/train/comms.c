@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/comms.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include <manta/trainer.h>
@@ -82,10 +83,14 @@ static manta_status look_for_face(struct manta__comms *c, manta_error *err)
 manta_status manta__comms_face(struct manta__comms *c, const struct manta__iface **out,
                                manta_error *err)
 {
+  static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER; // any thread may ask
+  manta_status st = MANTA_OK;
+  pthread_mutex_lock(&looking);
   if (!c->face.name[0])
-    MANTA_TRY(look_for_face(c, err));
+    st = look_for_face(c, err);
+  pthread_mutex_unlock(&looking);
   *out = &c->face;
-  return MANTA_OK;
+  return st;
 }
 
 static manta_status open_wire(struct manta__comms *c, manta_error *err)

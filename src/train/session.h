@@ -6,13 +6,49 @@
 #ifndef MANTA_TRAIN_SESSION_H
 #define MANTA_TRAIN_SESSION_H
 
+#include <limits.h>
+
 #include <manta/session.h>
 
 #include "group/worker.h"
+#include "train/comms.h"
+#include "train/gate.h"
+
+struct manta_session {
+  struct manta__job *job;
+  const manta_value *config;
+  manta_value no_config;
+  bool in_run; /* false: an execute call, which neither reports nor saves */
+  _Atomic int64_t iteration;
+  int64_t last_report_ns, began_ns;
+  int64_t compared_ns, apart_ns; /* the wall clock and ours: when compared, and their difference */
+  const char *score_key;         /* NULL: checkpoints have no score */
+  bool has_score;
+  double score;
+  int saved_slot;     /* newest of this attempt, or -1 */
+  bool kept;          /* on other ranks than 0: `own` has this rank's part of it */
+  _Atomic bool saves; /* save was called, on whatever rank */
+  uint64_t files;     /* number of the directory whose files go with the next save, or 0 */
+  char files_dir[PATH_MAX];
+  struct manta__comms comms;
+  bool detailed;
+  char host[256];
+};
 
 /* What a worker does with a job: find the function, make a session, call it. */
 extern const struct manta__job_ops manta__session_ops;
 /* What the session stands on; borrowed, for as long as the function runs. */
 struct manta__job *manta__session_job(const manta_session *s);
+
+/* --- for the calls of a session, which have two files --- */
+
+/* The threads of the worker in them. */
+extern struct manta__gate manta__session_gate;
+/* MANTA_ESTATE in an execute call, which neither reports nor saves. */
+manta_status manta__session_in_run(const manta_session *s, const char *what, manta_error *err);
+/* The next number of this rank's one sequence; in `row`. */
+struct manta__ident manta__session_next_id(const manta_session *s);
+/* MANTA_EPREEMPTED. */
+manta_status manta__session_asked_to_stop(manta_error *err);
 
 #endif
