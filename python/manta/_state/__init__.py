@@ -17,7 +17,10 @@ own type and shape, where `manta ckpt show` and programs in C find it.
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import threading
+from contextlib import contextmanager
+from typing import Any, Iterator
 
 from manta import _manta
 from manta._state import again
@@ -32,8 +35,33 @@ __all__ = ["clean", "is_pickled", "load", "load_dir", "pack", "restore", "save",
            "write_files"]
 
 
+_saving = threading.RLock()
+
+
+def _renew() -> None:
+    """A forked child may find it taken by a thread that it does not have."""
+    global _saving
+    _saving = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One thread at a time remembers what a state became, and has the files of the next save. Who
+    waits leaves when the attempt ends."""
+    lock = _saving
+    while not lock.acquire(timeout=0.1):
+        _manta.check()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def save(obj: Any, files: bool, sharded: bool) -> None:
-    """What save_checkpoint does in a worker."""
+    """What save_checkpoint does in a worker; any of its threads."""
     if files and sharded:
         raise ValueError("save_checkpoint: files and sharded exclude each other; files are of rank "
                          "0 alone")
@@ -46,6 +74,11 @@ def save(obj: Any, files: bool, sharded: bool) -> None:
         _manta.save(rows, value, None, True)
         del keep
         return
+    with _alone():
+        _save_whole(obj, files)
+
+
+def _save_whole(obj: Any, files: bool) -> None:
     if not files and again.save(obj):
         return
     found, stream = find(obj)

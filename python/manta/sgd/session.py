@@ -5,6 +5,7 @@ there reports and checkpoints go nowhere, and the world is one rank."""
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from typing import Any
 
@@ -18,8 +19,19 @@ class SessionError(RuntimeError, ValueError):
 _told: set[str] = set()
 
 
+def _in_child_of_worker() -> bool:
+    """Whether a worker's multiprocessing started this process, by spawn or forkserver: a DataLoader
+    does. (A forked one has the session, which refuses by itself.)"""
+    process = sys.modules.get("multiprocessing.process")
+    return "MANTA_WORKER" in os.environ and process is not None and (
+        process.parent_process() is not None)
+
+
 def _outside(call: str) -> None:
     """Plain code: an error if MANTA_STRICT says so, else one warning per call."""
+    if call in ("report", "save_checkpoint", "load_checkpoint") and _in_child_of_worker():
+        raise SessionError(f"sgd.{call}() in a child process of a worker: only the worker itself "
+                           f"can\nhint: hand what there is to report back to the worker")
     if os.environ.get("MANTA_STRICT") == "1":
         raise SessionError(f"sgd.{call}() was called outside of a train function")
     if call not in _told and call in ("report", "save_checkpoint"):
@@ -33,7 +45,8 @@ def in_worker() -> bool:
 
 
 def report(**metrics: Any) -> None:
-    """Queues one row of metrics; never waits for other ranks."""
+    """Queues one row of metrics; never waits for other ranks. Any thread of the worker may, and so
+    with save_checkpoint: rows are numbered in the order in which the calls get through."""
     if _manta.in_session():
         _manta.report(**metrics)
     else:
