@@ -3,21 +3,24 @@
  * bench/report.c - what a report costs, and how many reach a callback.
  *
  *   report cost  --dir D [--batches 20]                    ns of one call, a figure per batch
- *   report flood --dir D [--workers 1] [--rows 200000]     rows/s, all ranks together
+ *   report flood --dir D [--workers 1] [--rows 200000] [--threads 1]
+ *                                                          rows/s, all ranks and threads together
  *
  * In a flood no rank gets more than AHEAD rows ahead of another, as ranks that train together
  * don't: past the window of 1,024 rows an iteration is delivered with gaps.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "bench.h"
 
-#define BATCH     1000
-#define PAUSE_NS  15000000 /* longer than the driver lets rows lie */
-#define AHEAD     400
-#define LOOK      64 /* rows between two looks at the others */
-#define MAX_RANKS 64
+#define BATCH       1000
+#define PAUSE_NS    15000000 /* longer than the driver lets rows lie */
+#define AHEAD       400
+#define LOOK        64 /* rows between two looks at the others */
+#define MAX_RANKS   64
+#define MAX_THREADS 64
 
 struct board {
   struct {
@@ -71,8 +74,48 @@ static manta_status flood(manta_session *s, manta_value *result, manta_error *er
 }
 MANTA_TRAIN("bench-flood", flood)
 
+/* One thread of a rank, and every `step`th row from `first` on. */
+struct hand {
+  pthread_t thread;
+  manta_session *s;
+  int64_t first, step, rows;
+  manta_status st;
+  manta_error err;
+};
+
+static void *report_part(void *arg)
+{
+  struct hand *h = arg;
+  for (int64_t i = h->first; i <= h->rows && h->st == MANTA_OK; i += h->step)
+    h->st = report_one(h->s, i, &h->err);
+  return NULL;
+}
+
+static manta_status flood_threads(manta_session *s, manta_value *result, manta_error *err)
+{
+  static struct hand hands[MAX_THREADS];
+  int64_t rows = manta_session_config_int(s, "rows", 0), t0 = bench_now();
+  int64_t n = manta_session_config_int(s, "threads", 1);
+  manta_status st = MANTA_OK;
+  for (int64_t i = 0; i < n; i++) {
+    hands[i] = (struct hand){.s = s, .first = i + 1, .step = n, .rows = rows};
+    hands[i].err = (manta_error)MANTA_ERROR_INIT;
+    if (pthread_create(&hands[i].thread, NULL, report_part, &hands[i]) != 0)
+      bench_die("no thread");
+  }
+  for (int64_t i = 0; i < n; i++) {
+    pthread_join(hands[i].thread, NULL);
+    if (hands[i].st < 0 && st == MANTA_OK) {
+      st = hands[i].st;
+      *err = hands[i].err;
+    }
+  }
+  return st < 0 ? st : manta_value_set_int(result, t0);
+}
+MANTA_TRAIN("bench-flood-threads", flood_threads)
+
 struct tally {
-  int64_t rows, gaps, last_ns;
+  int64_t rows, gaps, torn, last_ns;
   double sum;
 };
 
@@ -80,9 +123,13 @@ static manta_status on_result(void *ctx, const manta_rows *rows, manta_error *er
 {
   struct tally *t = ctx;
   for (int i = 0; i < rows->count; i++) {
-    const manta_value *loss = manta_value_get(&rows->rows[i], "loss");
+    const manta_value *row = &rows->rows[i], *loss = manta_value_get(row, "loss");
+    int64_t step = manta_value_as_int(manta_value_get(row, "step"), -1);
+    double x = manta_value_as_real(loss, 0), d = x - (double)step;
+    d += manta_value_as_real(manta_value_get(row, "accuracy"), -1) - 0.125 * x;
+    t->torn += d < 0 || d > 0;
     t->rows += loss != NULL;
-    t->sum += manta_value_as_real(loss, 0);
+    t->sum += x;
   }
   t->gaps += !rows->complete;
   t->last_ns = bench_now();
@@ -104,9 +151,11 @@ static void run(manta_trainer *t, manta_train_fn fn, const manta_value *config, 
 static void check_tally(const struct tally *t, int workers, int64_t rows)
 {
   double sum = (double)workers * (double)rows * (double)(rows + 1) / 2;
-  if (t->rows != workers * rows || t->gaps || t->sum < sum || t->sum > sum)
-    bench_die("%lld of %lld rows came, %lld iterations with gaps, sum %.17g instead of %.17g",
-              (long long)t->rows, (long long)(workers * rows), (long long)t->gaps, t->sum, sum);
+  if (t->rows != workers * rows || t->gaps || t->torn || t->sum < sum || t->sum > sum)
+    bench_die("%lld of %lld rows came, %lld torn, %lld iterations with gaps, sum %.17g instead of "
+              "%.17g",
+              (long long)t->rows, (long long)(workers * rows), (long long)t->torn,
+              (long long)t->gaps, t->sum, sum);
 }
 
 static void measure_cost(int argc, char **argv)
@@ -134,11 +183,15 @@ static void measure_flood(int argc, char **argv)
   if (workers < 1 || workers > MAX_RANKS)
     bench_die("1 to %d workers", MAX_RANKS);
   int64_t rows = bench_arg(argc, argv, "rows", 200000), first = INT64_MAX;
+  int64_t threads = bench_arg(argc, argv, "threads", 1);
+  if (threads < 1 || threads > MAX_THREADS || (threads > 1 && workers > 1))
+    bench_die("1 to %d threads, of one worker", MAX_THREADS);
   manta_trainer *t = bench_trainer(argc, argv, workers, -2);
   char board[64];
   bench_board_make(sizeof(struct board), board, sizeof board);
-  manta_value config = MANTA_MAP(MANTA_KV_INT("rows", rows), MANTA_KV_STR("board", board));
-  run(t, flood, &config, &tally, &results);
+  manta_value config = MANTA_MAP(MANTA_KV_INT("rows", rows), MANTA_KV_INT("threads", threads),
+                                 MANTA_KV_STR("board", board));
+  run(t, threads > 1 ? flood_threads : flood, &config, &tally, &results);
   check_tally(&tally, workers, rows);
   for (int i = 0; i < workers; i++) {
     int64_t t0 = manta_value_as_int(manta_value_at(&results, (size_t)i), INT64_MAX);

@@ -16,8 +16,8 @@ from typing import Any
 BENCH = Path(__file__).resolve().parent
 # What the table of figures consists of. The soak's rows come from elsewhere.
 NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report", "rows-1",
-         "rows-8", "stall", "stall-first", "stall-rush", "write", "write-slow", "write-slow-cpu",
-         "notice", "notice-big", "notice-busy",
+         "rows-8", "rows-threads", "stall", "stall-first", "stall-rush", "write", "write-slow",
+         "write-slow-cpu", "notice", "notice-big", "notice-busy",
          "revive", "revive-big", "many", "many-rss", "many-pss",
          "comm-shared-small", "comm-shared", "comm-shared-gloo", "comm-private-small",
          "comm-private", "comm-private-large", "comm-private-gloo", "comm-4-shared",
