@@ -100,7 +100,8 @@ struct manta_trainer {
   enum { MANTA__MUSTER_NONE, MANTA__MUSTER_HELLO, MANTA__MUSTER_ASKED } muster;
   int64_t muster_by; /* lost hosts are not waited for any longer */
   manta_error muster_error;
-  bool spawning; /* a SPAWN waits for its answer */
+  bool spawning;  /* a SPAWN waits for its answer */
+  bool told_open; /* in this run, that its network is to be trusted */
   manta_error spawn_error;
   manta_run *run; /* the current one, or NULL */
   manta_run

@@ -242,6 +242,7 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
     st = manta__node_up(t->place[0].node, err);
   if (st == MANTA_OK) {
     t->run = r;
+    t->told_open = t->told_open && r->exec; // a call is no run of its own
     __atomic_store_n(&t->notice, 0, __ATOMIC_RELEASE);
     t->world = 0;
     if (!r->exec)

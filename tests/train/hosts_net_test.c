@@ -277,6 +277,97 @@ static void a_silent_partition_is_a_lost_host(void **state)
   assert_nothing_left();
 }
 
+// --- what can be reached ------------------------------------------------------------------------
+
+static bool is_ours(unsigned long inode)
+{
+  char path[64], link[64], want[64];
+  snprintf(want, sizeof want, "socket:[%lu]", inode);
+  for (int fd = 0; fd < 1024; fd++) {
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(path, link, sizeof link - 1);
+    link[n > 0 ? n : 0] = 0;
+    if (!strcmp(link, want))
+      return true;
+  }
+  return false;
+}
+
+// The addresses at which this process listens, or "any" for one that is all of them.
+static void list_listeners(const char *table, char *out, size_t size)
+{
+  char line[512];
+  FILE *f = fopen(table, "r");
+  while (f && fgets(line, sizeof line, f)) {
+    char local[40];
+    unsigned state = 0;
+    unsigned long inode = 0;
+    if (sscanf(line, "%*d: %39[0-9A-F]:%*x %*[0-9A-F]:%*x %x %*s %*s %*s %*d %*d %lu", local,
+               &state, &inode) != 3 ||
+        state != 10 || !is_ours(inode)) // 10: TCP_LISTEN
+      continue;
+    struct in_addr at = {.s_addr = (in_addr_t)strtoul(local, NULL, 16)};
+    size_t n = strlen(out);
+    snprintf(out + n, size - n, "%s ", strlen(local) == 8 && at.s_addr ? inet_ntoa(at) : "any");
+  }
+  if (f)
+    fclose(f);
+}
+
+// All ranks meet, twice: rank 3 dies the first time.
+static manta_status meeting(manta_session *s, manta_value *result, manta_error *err)
+{
+  char text[400] = "";
+  MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  list_listeners("/proc/net/tcp", text, sizeof text);
+  list_listeners("/proc/net/tcp6", text, sizeof text);
+  if (manta_session_rank(s) == 3 && manta_session_attempt(s) == 0) {
+    if (!board)
+      board_open();
+    board->fired++;
+    raise(SIGKILL);
+  }
+  manta_value row = MANTA_MAP(MANTA_KV_INT("count", 1));
+  MANTA_TRY(manta_session_report(s, &row, err));
+  MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  return manta_value_set_string(result, text);
+}
+
+static int warnings_in_log(const struct rig *r)
+{
+  char path[600];
+  snprintf(
+      path, sizeof path,
+      "exit $(grep -a -o 'trusted networks only: whoever reaches its ports' %s/run.log | wc -l)",
+      manta_trainer_run_dir(r->t));
+  return WEXITSTATUS(system(path));
+}
+
+static void only_the_runs_interface_listens(void **state)
+{
+  struct rig r;
+  NEEDS_NETWORK();
+  rig_hosts(&r, 4);
+  rig_make(&r);
+  manta_status st = manta_trainer_run(r.t, meeting, &r.rc, &r.results, &r.err);
+  if (st < 0 && strstr(r.err.message, "libmanta-ucx")) {
+    rig_fini(&r);
+    skip_because("built without UCX");
+  }
+  assert_ok(st, &r.err);
+  assert_int_equal(board->fired, 1);
+  for (size_t i = 0; i < 4; i++)
+    assert_string_equal(manta_value_as_string(manta_value_at(&r.results, i), "?"),
+                        i < 2 ? "10.77.0.1 " : "10.77.0.2 ");
+  assert_int_equal(warnings_in_log(&r), 1); // of two attempts
+  manta_value few = MANTA_MAP(MANTA_KV_INT("n", 3));
+  r.last = 0;
+  assert_ok(rig_run(&r, &few), &r.err);
+  assert_int_equal(warnings_in_log(&r), 0); // its ranks never met
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
 int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
@@ -288,10 +379,9 @@ int main(int argc, char **argv)
   self[n > 0 ? n : 0] = 0;
   board_open();
   const struct CMUnitTest tests[] = {
-      rig_test(workers_are_where_they_say),
-      rig_test(hosts_find_their_address),
-      rig_test(a_killed_worker_is_revived),
-      rig_test(a_silent_partition_is_a_lost_host),
+      rig_test(workers_are_where_they_say),      rig_test(hosts_find_their_address),
+      rig_test(a_killed_worker_is_revived),      rig_test(a_silent_partition_is_a_lost_host),
+      rig_test(only_the_runs_interface_listens),
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, set_up, tear_down);
