@@ -40,6 +40,17 @@ manta_status manta__gate_wait(struct manta__gate *g, struct manta__mutex *m, con
   return st;
 }
 
+manta_status manta__gate_enter_also(struct manta__gate *g, struct manta__mutex *m, manta_error *err)
+{
+  manta_status st = MANTA_OK;
+  if (manta__mutex_try(m))
+    return MANTA_OK;
+  while ((st = manta__ctl_check(g->job->ctl, err)) == MANTA_OK &&
+         !manta__mutex_wait(m, manta__now() + LOOK_NS))
+    ;
+  return st;
+}
+
 void manta__gate_open(struct manta__gate *g, const struct manta__job *job)
 {
   if (!g->worker)

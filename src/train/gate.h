@@ -48,6 +48,10 @@ static inline manta_status manta__gate_enter(struct manta__gate *g, struct manta
   return manta__gate_wait(g, m, what, err);
 }
 
+/* The same by who is in `save` and wants `row`, too: a gate that is being shut waits for it. */
+manta_status manta__gate_enter_also(struct manta__gate *g, struct manta__mutex *m,
+                                    manta_error *err);
+
 /* By the thread that runs the function. */
 void manta__gate_open(struct manta__gate *g, const struct manta__job *job);
 /* Waits until nobody is in or near; those who come get an error. Harmless if it is shut. */

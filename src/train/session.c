@@ -178,7 +178,7 @@ static manta_status hand_over(manta_session *s, int index, const struct manta__s
 static manta_status describe(manta_session *s, bool numbered, struct manta__snapshot *out,
                              uint64_t *ring_pos, manta_error *err)
 {
-  MANTA_TRY(manta__gate_enter(&gate, &gate.row, "save", err));
+  MANTA_TRY(manta__gate_enter_also(&gate, &gate.row, err));
   *out = (struct manta__snapshot){.id = numbered ? manta__session_next_id(s) : s->job->id,
                                   .iteration = manta_session_iteration(s),
                                   .world = s->job->world,
@@ -286,7 +286,7 @@ static manta_status make_files(manta_session *s, int rundir, const char *path, m
 {
   char name[48];
   int dir;
-  MANTA_TRY(manta__gate_enter(&gate, &gate.row, "files", err));
+  MANTA_TRY(manta__gate_enter_also(&gate, &gate.row, err));
   uint64_t number = s->job->worker->seq + 1;
   manta__mutex_leave(&gate.row);
   MANTA_TRY(manta__dir_makeat(rundir, "checkpoints", &dir, err));
