@@ -59,6 +59,10 @@ ROWS = [
     Row("broken: two run the first", "lane", "NO_BUSY", ASSERTION),
     Row("broken: an end is not told", "lane", "NO_CALL", ENDLESS),
     Row("broken: the end of the lane is not told", "lane", "STOP_ASLEEP", ENDLESS),
+    Row("one thread is in, and nobody sleeps beside a free mutex", "mutex"),
+    Row("nor where threads give up", "mutex", "GIVE_UP"),
+    Row("broken: who was woken forgets the others", "mutex", "AS_ONE", ENDLESS),
+    Row("broken: who sleeps does not say so", "mutex", "KEEP_ONE", ENDLESS),
 ]
 
 
