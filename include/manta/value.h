@@ -32,8 +32,8 @@ typedef enum manta_type {
   MANTA_MAP
 } manta_type;
 
-#define MANTA_VALUE_MAX_DEPTH 64            /* nesting of lists and maps, in every form */
-#define MANTA_VALUE_MAX_BYTES (1024u << 20) /* of one string, and of a whole encoded value */
+#define MANTA_VALUE_MAX_DEPTH 64          /* nesting of lists and maps, in every form */
+#define MANTA_VALUE_MAX_BYTES 4294967280u /* of one string; JSON text: 1 GiB */
 
 typedef struct manta_value manta_value;
 typedef struct manta_pair manta_pair;
@@ -154,7 +154,7 @@ MANTA_API manta_status manta_value_pack(const manta_value *v, void **out, size_t
 /* Reads exactly one value out of `len` bytes into `out`, which owns the result (on failure it is as
  * it was; it must be {0} or a valid value). Anything left over is MANTA_EPROTO, and so are
  * extension types, integers past INT64_MAX, and keys that are no string or hold a NUL.
- * MANTA_ETOOBIG past a limit. */
+ * MANTA_ETOOBIG: it is nested too deeply. Its size is limited by memory alone. */
 MANTA_API manta_status manta_value_unpack(manta_value *out, const void *bytes, size_t len,
                                           manta_error *err);
 

@@ -260,7 +260,7 @@ static manta_status write_all(struct writer *w, const manta_value *v)
 manta_status manta_value_to_json(const manta_value *v, int indent, char **out, manta_error *err)
 {
   struct writer w = {.indent = indent};
-  manta__buf_init(&w.buf, (size_t)MANTA_VALUE_MAX_BYTES + 1);
+  manta__buf_init(&w.buf, (size_t)MANTA__JSON_MAX + 1);
   manta_status st = write_all(&w, v);
   if (st == MANTA_OK) {
     *out = manta__buf_release(&w.buf, NULL);
@@ -270,8 +270,7 @@ manta_status manta_value_to_json(const manta_value *v, int indent, char **out, m
   if (w.too_deep)
     return manta_error_set(err, st, "value is nested deeper than %d levels", MANTA_VALUE_MAX_DEPTH);
   if (st == MANTA_ETOOBIG)
-    return manta_error_set(err, st, "value takes more than %u bytes of json",
-                           MANTA_VALUE_MAX_BYTES);
+    return manta_error_set(err, st, "value takes more than %u bytes of json", MANTA__JSON_MAX);
   return manta_error_set(err, st, "no memory for the json text of a value");
 }
 
@@ -512,9 +511,8 @@ manta_status manta_value_from_json(manta_value *out, const char *text, size_t le
 {
   json_error_t e;
   manta__buf marked;
-  if (len > MANTA_VALUE_MAX_BYTES)
-    return manta_error_set(err, MANTA_ETOOBIG, "json text of more than %u bytes",
-                           MANTA_VALUE_MAX_BYTES);
+  if (len > MANTA__JSON_MAX)
+    return manta_error_set(err, MANTA_ETOOBIG, "json text of more than %u bytes", MANTA__JSON_MAX);
   size_t at = 0;
   bool words_in = next_word(text, len, &at) != NULL;
   manta__buf_init(&marked, SIZE_MAX / 2);

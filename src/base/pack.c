@@ -18,6 +18,8 @@
 #include "base/alloc.h"
 #include "base/value.h"
 
+#define TOO_LONG SIZE_MAX /* in place of a size */
+
 /* --- Writing --------------------------------------------------------------------------------- */
 
 static inline uint8_t *put8(uint8_t *p, uint8_t tag, uint8_t x)
@@ -200,7 +202,13 @@ static size_t size_of_head(uint32_t n)
   return n < 16 ? 1 : n <= UINT16_MAX ? 3 : 5;
 }
 
-// Adds to *total; false once that is over the limit or `depth` is used up.
+static bool add_text(size_t n, size_t packed, size_t *total)
+{
+  *total = n > MANTA_VALUE_MAX_BYTES ? TOO_LONG : *total + packed;
+  return *total != TOO_LONG;
+}
+
+// Adds to *total; false once `depth` is used up, or for a text that is too long.
 static bool add_size(const manta_value *v, int depth, size_t *total)
 {
   switch (v->type) {
@@ -211,17 +219,15 @@ static bool add_size(const manta_value *v, int depth, size_t *total)
     *total += 9;
     break;
   case MANTA_STRING:
-    *total += size_of_string(v->count);
-    break;
+    return add_text(v->count, size_of_string(v->count), total);
   case MANTA_BYTES:
-    *total += size_of_bytes(v->count);
-    break;
+    return add_text(v->count, size_of_bytes(v->count), total);
   case MANTA_LIST:
     *total += size_of_head(v->count);
     for (uint32_t i = 0; i < v->count; i++)
       if (depth == 0 || !add_size(&v->u.items[i], depth - 1, total))
         return false;
-    return depth > 0 && *total <= MANTA_VALUE_MAX_BYTES;
+    return depth > 0;
   case MANTA_MAP:
     *total += size_of_head(v->count);
     for (uint32_t i = 0; i < v->count; i++) {
@@ -229,12 +235,12 @@ static bool add_size(const manta_value *v, int depth, size_t *total)
       if (depth == 0 || !add_size(&v->u.pairs[i].value, depth - 1, total))
         return false;
     }
-    return depth > 0 && *total <= MANTA_VALUE_MAX_BYTES;
+    return depth > 0;
   default:
     *total += 1;
     break;
   }
-  return *total <= MANTA_VALUE_MAX_BYTES;
+  return true;
 }
 
 size_t manta__pack_size(const manta_value *v)
@@ -248,8 +254,8 @@ static manta_status measure(const manta_value *v, size_t *total, manta_error *er
   *total = 0;
   if (add_size(v, MANTA_VALUE_MAX_DEPTH, total))
     return MANTA_OK;
-  if (*total > MANTA_VALUE_MAX_BYTES)
-    return manta_error_set(err, MANTA_ETOOBIG, "value packs to more than %u bytes",
+  if (*total == TOO_LONG)
+    return manta_error_set(err, MANTA_ETOOBIG, "a string of the value is over %u bytes",
                            MANTA_VALUE_MAX_BYTES);
   return manta_error_set(err, MANTA_ETOOBIG, "value is nested deeper than %d levels",
                          MANTA_VALUE_MAX_DEPTH);
@@ -258,7 +264,6 @@ static manta_status measure(const manta_value *v, size_t *total, manta_error *er
 // A row of a report fits into the room that is there, so the walk that measures is left out.
 static size_t try_into(void *p, size_t room, const manta_value *v)
 {
-  room = room > MANTA_VALUE_MAX_BYTES ? MANTA_VALUE_MAX_BYTES : room;
   uint8_t *end = write_value(p, (uintptr_t)p + room, v, MANTA_VALUE_MAX_DEPTH);
   return end ? (size_t)(end - (uint8_t *)p) : 0;
 }
@@ -528,16 +533,12 @@ static void build(struct reader *r, struct manta__flat *f, manta_value *v)
   }
 }
 
-static manta_status refused(const struct reader *r, const uint8_t *bytes, bool cut,
-                            manta_error *err)
+static manta_status refused(const struct reader *r, const uint8_t *bytes, manta_error *err)
 {
   size_t at = (size_t)(r->p - bytes);
   if (r->why == too_deep)
     return manta_error_set(err, MANTA_ETOOBIG, "messagepack: nested deeper than %d levels",
                            MANTA_VALUE_MAX_DEPTH);
-  if (r->why == ends_early && cut)
-    return manta_error_set(err, MANTA_ETOOBIG, "messagepack: value of more than %u bytes",
-                           MANTA_VALUE_MAX_BYTES);
   return manta_error_set(err, MANTA_EPROTO, "messagepack: at byte %zu: %s", at, r->why);
 }
 
@@ -545,12 +546,11 @@ manta_status manta__unpack(manta_value *out, const void *bytes, size_t len, size
                            manta_error *err)
 {
   const uint8_t *start = bytes;
-  bool cut = len > MANTA_VALUE_MAX_BYTES;
   if (len == 0)
     return manta_error_set(err, MANTA_EPROTO, "messagepack: no bytes");
-  struct reader r = {.p = start, .end = start + (cut ? MANTA_VALUE_MAX_BYTES : len)};
+  struct reader r = {.p = start, .end = start + len};
   if (!scan(&r, MANTA_VALUE_MAX_DEPTH))
-    return refused(&r, start, cut, err);
+    return refused(&r, start, err);
   struct manta__flat f;
   if (manta__flat_init(&f, r.nodes, r.text) < 0)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a value of %zu bytes",

@@ -14,6 +14,8 @@
 
 #include <manta/value.h>
 
+#define MANTA__JSON_MAX (1024u << 20) /* bytes of JSON text */
+
 #define MANTA__OWNED 1u
 #define MANTA__FLAT  2u
 
@@ -45,5 +47,10 @@ static inline char *manta__flat_text(struct manta__flat *f, const void *s, size_
   f->text = p + n + 1;
   return p;
 }
+
+/* A copy for a record that people read: of a value that packs to more than 64 KiB the long strings
+ * are cut, and bytes, long lists and deep ones are told by their lengths. `out` must be {0}; after a
+ * failure it is to be finished. */
+manta_status manta__value_abridge(manta_value *out, const manta_value *v);
 
 #endif

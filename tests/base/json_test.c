@@ -2,6 +2,7 @@
 #include <locale.h>
 #include <unistd.h>
 
+#include "base/value.h"
 #include "random_value.h"
 
 static void assert_writes(manta_value v, int indent, const char *want)
@@ -310,8 +311,7 @@ static void size_is_limited_both_ways(void **state)
   manta_value v = manta_value_int(1), one = list_of(&v, 1);
   manta_error err = MANTA_ERROR_INIT;
   char *text = NULL;
-  assert_status(manta_value_from_json(&v, "", (size_t)MANTA_VALUE_MAX_BYTES + 1, &err),
-                MANTA_ETOOBIG);
+  assert_status(manta_value_from_json(&v, "", (size_t)MANTA__JSON_MAX + 1, &err), MANTA_ETOOBIG);
   assert_string_equal(err.message, "json text of more than 1073741824 bytes");
   assert_status(manta_value_to_json(&one, INT32_MAX, &text, &err), MANTA_ETOOBIG);
   assert_string_equal(err.message, "value takes more than 1073741824 bytes of json");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/value.h"
 #include "random_value.h"
 
 static void nil_is_zero_and_fini_twice_is_harmless(void **state)
@@ -361,6 +362,40 @@ static void any_oom_leaves_the_item_with_its_owner(void **state)
   manta_value_fini(&list);
 }
 
+// --- for people ---------------------------------------------------------------------------------
+
+static void a_small_value_is_not_abridged(void **state)
+{
+  manta_value v = MANTA_MAP(MANTA_KV_INT("epochs", 3), MANTA_KV_STR("name", "x")), out = {0};
+  assert_status(manta__value_abridge(&out, &v), MANTA_OK);
+  assert_true(manta_value_equal(&out, &v));
+  manta_value_fini(&out);
+}
+
+static void what_is_long_is_told_by_its_length(void **state)
+{
+  static char text[100001];
+  manta_value items[300] = {{0}}, out = {0};
+  memset(text, 'a', sizeof text - 1);
+  memcpy(text + 1023, "ä", 2); // a character that would be cut in two
+  manta_value list = {.type = MANTA_LIST, .count = 300, .u.items = items};
+  manta_value v =
+      MANTA_MAP(MANTA_KV_STR("text", text), MANTA_KV("list", list),
+                MANTA_KV("bytes", manta_value_borrow_bytes(text, 2000)), MANTA_KV_INT("epochs", 3));
+  assert_status(manta__value_abridge(&out, &v), MANTA_OK);
+  const char *s = manta_value_as_string(manta_value_get(&out, "text"), "");
+  assert_int_equal(strspn(s, "a"), 1023);
+  assert_string_equal(s + 1023, "… (100000 bytes)");
+  assert_string_equal(manta_value_as_string(manta_value_get(&out, "bytes"), ""), "(2000 bytes)");
+  const manta_value *cut = manta_value_get(&out, "list");
+  assert_int_equal(cut->count, 257);
+  assert_string_equal(manta_value_as_string(manta_value_at(cut, 256), ""), "(300 entries)");
+  assert_int_equal(manta_value_as_int(manta_value_get(&out, "epochs"), -1), 3);
+  manta_value_fini(&out);
+  FOR_EACH_OOM((manta_value_fini(&out), manta__value_abridge(&out, &v)), );
+  manta_value_fini(&out);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -385,6 +420,8 @@ int main(void)
       cmocka_unit_test(random_trees_equal_their_copies),
       cmocka_unit_test(any_oom_leaves_the_value_as_it_was),
       cmocka_unit_test(any_oom_leaves_the_item_with_its_owner),
+      cmocka_unit_test(a_small_value_is_not_abridged),
+      cmocka_unit_test(what_is_long_is_told_by_its_length),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
