@@ -110,6 +110,10 @@ MANTA_API const manta_tensor *manta_checkpoint_tensor(const manta_checkpoint *c,
 MANTA_API const manta_value *manta_checkpoint_value(const manta_checkpoint *c);
 /* Reports that rank 0 had made when it saved: the run counts on from here. */
 MANTA_API int64_t manta_checkpoint_iteration(const manta_checkpoint *c);
+/* True of one that manta_session_load gives and that the run did not save itself: it was named in
+ * manta_run_config.checkpoint. Nothing is known about who wrote it, so nothing in it may be
+ * executed (unpickled, say) without the user's word. */
+MANTA_API bool manta_checkpoint_given(const manta_checkpoint *c);
 
 /* Copies one tensor's data into `dst`, the caller's memory of exactly `bytes` bytes. MANTA_ENOENT
  * (no such tensor) and MANTA_ETYPE (another size) name it; `dst` is then as it was. */

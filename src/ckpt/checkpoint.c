@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "ckpt/ckdir.h"
+#include "ckpt/origin.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
@@ -34,6 +35,7 @@ struct manta_checkpoint {
   struct manta__st tensors; /* point into the map */
   manta_value value;
   int64_t iteration;
+  bool given;
 };
 
 /* --- Out of a slot --- */
@@ -77,64 +79,63 @@ static manta_status map_checked(int fd, const struct manta__manifest_file *f, bo
   return MANTA_OK;
 }
 
-static manta_status map_file(int dir, const struct manta__manifest *m, const char *name,
-                             bool verify, const uint8_t **map, size_t *len, manta_error *err)
+static manta_status map_file(int fd, const struct manta__manifest *m, const char *name, bool verify,
+                             const uint8_t **map, size_t *len, manta_error *err)
 {
   const struct manta__manifest_file *f = file_of(m, name);
   if (!f)
     return manta_error_set(err, MANTA_ECORRUPT, "the manifest does not name %s", name);
-  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-  if (fd < 0)
-    return manta_error_set(err, errno == ENOENT ? MANTA_ECORRUPT : MANTA_EIO, "open %s: %m", name);
-  manta_status st = map_checked(fd, f, verify, map, err);
-  close(fd);
-  if (st == MANTA_OK)
-    *len = f->bytes;
+  MANTA_TRY(map_checked(fd, f, verify, map, err));
+  *len = f->bytes;
+  return MANTA_OK;
+}
+
+static manta_status load_files(manta_checkpoint *c, const int fd[3], bool verify, manta_error *err)
+{
+  struct manta__manifest m;
+  const uint8_t *value = NULL;
+  size_t len = 0;
+  MANTA_TRY(manta__ckdir_manifest_of(fd[0], &m, err));
+  c->iteration = m.iteration;
+  MANTA_TRY(map_file(fd[1], &m, MANTA__CKPT_TENSORS, verify, &c->map, &c->map_len, err));
+  MANTA_TRY(manta__st_open(&c->tensors, c->map, c->map_len, err));
+  MANTA_TRY(map_file(fd[2], &m, MANTA__CKPT_VALUE, verify, &value, &len, err));
+  manta_status st = manta_value_unpack(&c->value, value, len, err);
+  munmap((void *)(uintptr_t)value, len);
   return st;
 }
 
 static manta_status load_dir(manta_checkpoint *c, int dir, bool verify, manta_error *err)
 {
-  struct manta__manifest m;
-  const uint8_t *value = NULL;
-  size_t len = 0;
-  MANTA_TRY(manta__ckdir_manifest(dir, &m, err));
-  c->iteration = m.iteration;
-  MANTA_TRY(map_file(dir, &m, MANTA__CKPT_TENSORS, verify, &c->map, &c->map_len, err));
-  MANTA_TRY(manta__st_open(&c->tensors, c->map, c->map_len, err));
-  MANTA_TRY(map_file(dir, &m, MANTA__CKPT_VALUE, verify, &value, &len, err));
-  manta_status st = manta_value_unpack(&c->value, value, len, err);
-  munmap((void *)(uintptr_t)value, len);
+  struct manta__origin o;
+  MANTA_TRY(manta__origin_open(&o, dir, err));
+  manta_status st = load_files(c, o.fd, verify, err);
+  manta__origin_close(&o);
   return st;
 }
 
 /* --- Disk to slot --- */
 
 struct copy {
-  int dir, to;
+  int to;
   void (*tick)(void *ctx);
   void *ctx;
 };
 
 // Appends a file of the checkpoint at `at`.
-static manta_status copy_file(const struct copy *c, const struct manta__manifest_file *f,
+static manta_status copy_file(const struct copy *c, int fd, const struct manta__manifest_file *f,
                               uint64_t at, manta_error *err)
 {
-  int fd = openat(c->dir, f->name, O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || lseek(c->to, (off_t)at, SEEK_SET) < 0) {
-    manta_error_set(err, MANTA_EIO, "open %s: %m", f->name);
-    if (fd >= 0)
-      close(fd);
-    return MANTA_EIO;
-  }
   uint64_t left = f->bytes;
+  off_t from = 0;
+  if (lseek(c->to, (off_t)at, SEEK_SET) < 0)
+    return manta_error_set(err, MANTA_EIO, "seek in a slot: %m");
   for (ssize_t n; left > 0; left -= (uint64_t)n) {
-    n = sendfile(c->to, fd, NULL, left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE);
+    n = sendfile(c->to, fd, &from, left < COPY_AT_ONCE ? (size_t)left : COPY_AT_ONCE);
     if (n <= 0)
       break;
     c->tick(c->ctx);
   }
-  close(fd);
   return left == 0 ? MANTA_OK : manta_error_set(err, MANTA_EIO, "read %s: %m", f->name);
 }
 
@@ -156,23 +157,23 @@ static void describe_slot(struct manta__slot_meta *meta, const struct manta__man
                                     .world = m->world};
 }
 
-manta_status manta__checkpoint_to_slot(int dir, void (*tick)(void *ctx), void *ctx, int *slot_out,
-                                       manta_error *err)
+manta_status manta__checkpoint_to_slot(const int fd[3], void (*tick)(void *ctx), void *ctx,
+                                       int *slot_out, manta_error *err)
 {
   struct manta__manifest m;
   struct manta__slot_meta meta;
-  MANTA_TRY(manta__ckdir_manifest(dir, &m, err));
+  MANTA_TRY(manta__ckdir_manifest_of(fd[0], &m, err));
   const struct manta__manifest_file *tensors = file_of(&m, MANTA__CKPT_TENSORS),
                                     *value = file_of(&m, MANTA__CKPT_VALUE);
   if (!tensors || !value)
     return manta_error_set(err, MANTA_ECORRUPT, "the manifest does not name all files");
   uint64_t bytes = (MANTA__SLOT_META + tensors->bytes + value->bytes + 4095) / 4096 * 4096;
-  struct copy c = {.dir = dir, .to = -1, .tick = tick, .ctx = ctx};
+  struct copy c = {.to = -1, .tick = tick, .ctx = ctx};
   MANTA_TRY(manta__shm_create("manta-ckpt", bytes, &c.to, err));
   describe_slot(&meta, &m, tensors->bytes, value->bytes, bytes);
-  manta_status st = copy_file(&c, tensors, meta.tensors_off, err);
+  manta_status st = copy_file(&c, fd[1], tensors, meta.tensors_off, err);
   if (st == MANTA_OK)
-    st = copy_file(&c, value, meta.value_off, err);
+    st = copy_file(&c, fd[2], value, meta.value_off, err);
   if (st == MANTA_OK && pwrite(c.to, &meta, sizeof meta, 0) != (ssize_t)sizeof meta)
     st = manta_error_set(err, MANTA_EIO, "write to a slot: %m");
   if (st < 0)
@@ -184,21 +185,45 @@ manta_status manta__checkpoint_to_slot(int dir, void (*tick)(void *ctx), void *c
 
 /* --- The public side --- */
 
-manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
-                                       manta_error *err)
+static manta_status load(manta_checkpoint **out, const int *fd, int count, bool verify,
+                         manta_error *err)
 {
   struct stat sb;
-  if (fstat(fd, &sb) < 0)
+  if (fstat(fd[0], &sb) < 0)
     return manta_error_set(err, MANTA_EIO, "stat a checkpoint: %m");
   manta_checkpoint *c = manta__calloc(1, sizeof *c);
   if (!c)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a checkpoint");
-  manta_status st = S_ISDIR(sb.st_mode) ? load_dir(c, fd, verify, err) : load_slot(c, fd, err);
+  manta_status st = count == 3            ? load_files(c, fd, verify, err)
+                    : S_ISDIR(sb.st_mode) ? load_dir(c, fd[0], verify, err)
+                                          : load_slot(c, fd[0], err);
   if (st < 0)
     manta_checkpoint_close(c);
   else
     *out = c;
   return st;
+}
+
+manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
+                                       manta_error *err)
+{
+  return load(out, &fd, 1, verify, err);
+}
+
+manta_status manta__checkpoint_from_files(manta_checkpoint **out, const int fd[3], bool verify,
+                                          manta_error *err)
+{
+  return load(out, fd, 3, verify, err);
+}
+
+void manta__checkpoint_mark(manta_checkpoint *c, bool given)
+{
+  c->given = given;
+}
+
+bool manta_checkpoint_given(const manta_checkpoint *c)
+{
+  return c->given;
 }
 
 manta_status manta_checkpoint_open(manta_checkpoint **out, const char *dir, bool verify,

@@ -100,6 +100,24 @@ manta_status manta__ckdir_manifest(int dir, struct manta__manifest *out, manta_e
   return st;
 }
 
+manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out, manta_error *err)
+{
+  char *text = manta__malloc(MANTA__CKPT_MANIFEST_MAX + 1);
+  ssize_t n = text ? pread(fd, text, MANTA__CKPT_MANIFEST_MAX + 1, 0) : 0;
+  manta_status st = MANTA_OK;
+  if (!text)
+    st = manta_error_set(err, MANTA_ENOMEM, "no memory for a manifest");
+  else if (n < 0)
+    st = manta_error_set(err, MANTA_EIO, "read %s: %m", MANTA__CKPT_MANIFEST);
+  else if (n > (ssize_t)MANTA__CKPT_MANIFEST_MAX)
+    st = manta_error_set(err, MANTA_ECORRUPT, "%s is over %u bytes", MANTA__CKPT_MANIFEST,
+                         MANTA__CKPT_MANIFEST_MAX);
+  if (st == MANTA_OK)
+    st = manta__manifest_parse(out, text, (size_t)n, err);
+  manta__free(text);
+  return st;
+}
+
 manta_status manta__ckdir_read(int parent, const char *name, struct manta__manifest *out,
                                manta_error *err)
 {

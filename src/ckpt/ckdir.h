@@ -29,6 +29,8 @@ manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const ch
 
 /* The manifest in an open directory. MANTA_ENOENT: there is none, so there is no checkpoint. */
 manta_status manta__ckdir_manifest(int dir, struct manta__manifest *out, manta_error *err);
+/* The same out of the open file itself. */
+manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out, manta_error *err);
 /* The same for name under parent; the manifest must be of that name. */
 manta_status manta__ckdir_read(int parent, const char *name, struct manta__manifest *out,
                                manta_error *err);

@@ -90,9 +90,15 @@ manta_status manta__store_best(int rundir, bool score_min, struct manta__manifes
 manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool verify,
                                        manta_error *err);
 
-/* The checkpoint in a directory as a slot of its own (RETIRED), for hosts that do not have the
- * directory. Close it. `tick` is called again and again while bytes are copied. */
-manta_status manta__checkpoint_to_slot(int dir, void (*tick)(void *ctx), void *ctx, int *slot_out,
-                                       manta_error *err);
+/* The same for the open files of one: manifest, tensors, value (ckpt/origin.h). */
+manta_status manta__checkpoint_from_files(manta_checkpoint **out, const int fd[3], bool verify,
+                                          manta_error *err);
+/* Says where it comes from: manta_checkpoint_given. */
+void manta__checkpoint_mark(manta_checkpoint *c, bool given);
+
+/* The checkpoint in those files as a slot of its own (RETIRED), for hosts that do not have them.
+ * Close it. `tick` is called again and again while bytes are copied. */
+manta_status manta__checkpoint_to_slot(const int fd[3], void (*tick)(void *ctx), void *ctx,
+                                       int *slot_out, manta_error *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "ckpt/origin.h"
 #include "comm/comm.h"
 #include "group/agent.h"
 #include "group/orphans.h"
@@ -143,7 +144,8 @@ struct plan {
   const manta_value *wids;  /* who takes part, by rank; NULL: we choose */
   int first, world, node;   /* of several hosts: our first rank, all ranks, which host */
   const manta_value *hosts; /* … and what they are called; NULL: there is only ours */
-  int job_fd, ckpt_fd;
+  int job_fd;
+  struct manta__origin from; /* borrowed from the message */
 };
 
 static void read_plan(struct plan *p, const manta_value *v)
@@ -306,6 +308,7 @@ static manta_status put_place(manta_value *v, const struct worker *w, const stru
       MANTA_KV_INT("local_rank", w->place), MANTA_KV_INT("local_world", local_world),
       MANTA_KV_INT("node_rank", p->node), MANTA_KV_STR("mark", mark),
       MANTA_KV_BOOL("keep", w->group->keep), MANTA_KV_BOOL("await", w->awaits_go),
+      MANTA_KV_BOOL("given", p->from.given),
       p->hosts ? MANTA_KV("hosts", *p->hosts) : MANTA_KV_STR("host", w->group->agent->host));
   return manta_value_copy(v, &head);
 }
@@ -338,8 +341,10 @@ static void send_job(struct worker *w, int place, int local_world, const struct 
   w->state = WORKER_RUNNING;
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = g->run,
-                         .fd = {g->ctl_fd, p->job_fd, g->heap_fd, p->ckpt_fd},
-                         .fds = p->ckpt_fd >= 0 ? 4 : 3};
+                         .fd = {g->ctl_fd, p->job_fd, g->heap_fd},
+                         .fds = 3 + p->from.count};
+  for (int i = 0; i < p->from.count; i++)
+    m.fd[3 + i] = p->from.fd[i];
   m.id.rank = w->rank;
   agent_send_value(w->link, &m, &v);
 }
@@ -420,6 +425,15 @@ static manta_status form(struct group *g, const struct plan *p, manta_error *err
   return MANTA_OK;
 }
 
+// Behind the job; a blob, if there is one, is the last descriptor.
+static void take_origin(struct manta__origin *o, const struct manta__msg *m, const manta_value *v)
+{
+  int n = m->fds - 1 - (m->flags & MANTA__FRAME_BLOB ? 1 : 0);
+  o->given = manta_value_as_bool(manta_value_get(v, "given"), false);
+  for (o->count = 0; o->count < n && o->count < MANTA__ORIGIN_FDS; o->count++)
+    o->fd[o->count] = m->fd[1 + o->count];
+}
+
 void agent_attempt(struct group *g, struct manta__msg *m)
 {
   manta_value v = {0};
@@ -437,7 +451,7 @@ void agent_attempt(struct group *g, struct manta__msg *m)
     if (p.count < 1 || p.count > MANTA__LEDGER_MAX_WORKERS)
       st = manta_error_set(&err, MANTA_EINVAL, "%d workers", p.count);
     p.job_fd = m->fd[0];
-    p.ckpt_fd = m->fds > 1 ? m->fd[1] : -1;
+    take_origin(&p.from, m, &v);
     if (st == MANTA_OK)
       st = form(g, &p, &err);
     agent_heirs_retire(g);

@@ -278,9 +278,10 @@ static void on_attempt(struct far *f, struct manta__msg *m)
   struct ckpt *c = m->call ? ckpt_of(f, m->group) : NULL;
   struct manta__msg out = *m;
   out.call = 0;
-  if (c && c->fd >= 0 && m->fds == 1) {
+  if (c && c->fd >= 0 && m->fds >= 1 && m->fds < MANTA__MSG_FDS) { // between the job and a blob
+    out.fd[m->fds] = m->fd[m->fds - 1];
     out.fd[1] = c->fd;
-    out.fds = 2;
+    out.fds = m->fds + 1;
   }
   to_agent(f, &out, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "ckpt/origin.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
 #include "group/bridge.h"
@@ -385,16 +386,14 @@ static bool same_ident(const struct manta__ident *a, const struct manta__ident *
   return a->run == b->run && a->attempt == b->attempt && a->rank == b->rank && a->seq == b->seq;
 }
 
-// What the attempt begins from, unless the far half has it.
-static manta_status send_checkpoint(struct bridge_run *r, int fd, manta_error *err)
+// What the attempt begins from, unless the far half has it: a slot, or the files of a checkpoint.
+static manta_status send_checkpoint(struct bridge_run *r, const int *from, int count,
+                                    manta_error *err)
 {
   struct manta__slot_meta *meta;
-  struct stat sb;
-  int slot = -1;
-  if (fstat(fd, &sb) < 0)
-    return manta_error_set(err, MANTA_EIO, "stat a checkpoint: %m");
-  if (S_ISDIR(sb.st_mode)) {
-    MANTA_TRY(manta__checkpoint_to_slot(fd, near_beat, r->near, &slot, err));
+  int slot = -1, fd = from[0];
+  if (count == MANTA__ORIGIN_FDS) {
+    MANTA_TRY(manta__checkpoint_to_slot(from, near_beat, r->near, &slot, err));
     fd = slot;
   }
   manta_status st = manta__slot_map_meta(fd, &meta, err);
@@ -427,13 +426,15 @@ void bridge_run_attempt(struct near *n, struct manta__msg *m)
   if (!r)
     return;
   r->id = m->id;
-  if (m->fds > 1 && send_checkpoint(r, m->fd[1], &err) < 0) {
+  int blob = m->flags & MANTA__FRAME_BLOB ? 1 : 0, ckpt = m->fds - 1 - blob;
+  if (ckpt > 0 && send_checkpoint(r, m->fd + 1, ckpt, &err) < 0) {
     refuse(r, &err);
     return;
   }
   struct manta__msg out = *m;
-  out.call = m->fds > 1; // with the checkpoint that it has
-  out.fds = 1;
+  out.call = ckpt > 0; // with the checkpoint that it has
+  out.fds = 1 + blob;
+  out.fd[1] = m->fd[m->fds - 1];
   near_to_far(n, &out, NULL);
 }
 

@@ -64,7 +64,7 @@ enum manta__kind {
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
   MANTA__M_BEAT,        /* an agent behind a bridge is still there */
   /* agent -> worker (through its control socket) */
-  MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (or none) */
+  MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (ckpt/origin.h: 0, 1 or 3) */
   MANTA__M_SLOT,     /* a predecessor's snapshot slot: struct manta__slot_msg; fd: the slot */
   MANTA__M_GO,       /* the predecessors are gone: a job that was to wait begins */
   MANTA__M_EXIT,     /* end by normal finalisation */

@@ -190,6 +190,16 @@ static manta_status take_hosts(struct manta__job *job, manta_error *err)
   return MANTA_OK;
 }
 
+// All descriptors behind the first three, but for a blob.
+static void take_origin(struct manta__job *job, struct manta__msg *m)
+{
+  int n = m->fds - 3 - (m->flags & MANTA__FRAME_BLOB ? 1 : 0);
+  struct manta__origin *o = &job->origin;
+  o->given = manta_value_as_bool(manta_value_get(&job->head, "given"), false);
+  for (o->count = 0; o->count < n && o->count < MANTA__ORIGIN_FDS; o->count++)
+    o->fd[o->count] = manta__msg_take_fd(m, 3 + o->count);
+}
+
 static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
 {
   const manta_value *head = &job->head;
@@ -200,7 +210,7 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, man
   job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
   job->keep = manta_value_as_bool(manta_value_get(head, "keep"), false);
   job->heap_fd = manta__msg_take_fd(m, 2);
-  job->ckpt_fd = manta__msg_take_fd(m, 3);
+  take_origin(job, m);
   if (job->id.rank < 0 || job->id.rank >= job->world || job->local_rank < 0 ||
       (uint32_t)job->local_rank >= job->ctl->world)
     return manta_error_set(err, MANTA_EPROTO, "rank %d of %d, %d in a segment of %u", job->id.rank,
@@ -317,7 +327,7 @@ static manta_status hold(struct manta__job *job, manta_error *err)
 
 static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
 {
-  *job = (struct manta__job){.worker = &self, .heap_fd = -1, .ckpt_fd = -1};
+  *job = (struct manta__job){.worker = &self, .heap_fd = -1};
   manta_status st = manta__msg_value(m, &job->head, err);
   if (st == MANTA_OK)
     st = manta__ctl_map(&job->ctl, &job->ctl_bytes, m->fd[0], err);
@@ -347,7 +357,7 @@ static void drop_job(struct manta__job *job)
 {
   manta__shm_unmap(job->ctl, job->ctl_bytes);
   manta__fd_close(&job->heap_fd);
-  manta__fd_close(&job->ckpt_fd);
+  manta__origin_close(&job->origin);
   manta_value_fini(&job->head);
   manta__free(job->host_name);
   manta__free(job->host_of);

@@ -16,6 +16,7 @@
 #include <manta/embed.h>
 #include <manta/value.h>
 
+#include "ckpt/origin.h"
 #include "group/ctl.h"
 #include "group/proto.h"
 #include "group/ring.h"
@@ -59,7 +60,7 @@ struct manta__job {
   const char **host_addr;         /* … where its control channel runs; "": not known */
   int *host_of;                   /* host of each rank; ours is node_rank */
   int heap_fd;                    /* shared by the workers of the attempt on this host */
-  int ckpt_fd;                    /* a checkpoint to begin from, or -1 */
+  struct manta__origin origin;    /* a checkpoint to begin from, or nothing */
   bool keep;                      /* the process serves further calls of a train function */
   manta_value head, spec;         /* the agent's words, and the driver's own */
   uint64_t exchanges, agreements; /* that were made */

@@ -18,7 +18,8 @@
 #include "sys/sock.h"
 #include "train/run.h"
 
-#define PROBE_S 5.0 /* how often a run that is smaller than it should be asks for room */
+#define PROBE_S      5.0 /* how often a run that is smaller than it should be asks for room */
+#define NEWEST_TRIES 5
 
 // --- what it begins from -------------------------------------------------------------------------
 
@@ -36,25 +37,37 @@ static bool usable_slot(const struct manta__newest *n, int64_t *iteration)
   return whole;
 }
 
-// Memory, else disk, else what the user gave, else nothing (-1).
-static int choose_checkpoint(manta_run *r, int64_t *iteration, bool *own)
+// Retention may delete the one that is being opened: then there is a newer one.
+static manta_status open_newest(manta_run *r, int64_t *iteration, struct manta__origin *out,
+                                manta_error *err)
 {
-  manta_error err = MANTA_ERROR_INIT;
   struct manta__manifest man;
+  manta_status st = MANTA_ECORRUPT;
   int fd;
-  *own = false;
+  for (int i = 0; i < NEWEST_TRIES && (st == MANTA_ECORRUPT || st == MANTA_ENOENT); i++) {
+    MANTA_TRY(manta__store_newest(r->rundir, &fd, &man, err));
+    st = manta__origin_open(out, fd, err);
+    close(fd);
+  }
+  *iteration = man.iteration;
+  return st;
+}
+
+// Memory, else disk, else what the user gave, else nothing.
+static manta_status choose_checkpoint(manta_run *r, int64_t *iteration, struct manta__origin *out,
+                                      manta_error *err)
+{
   *iteration = 0;
   if (r->exec)
-    return -1;
-  if (usable_slot(&r->trainer->newest, iteration))
-    return r->trainer->newest.fd;
-  if (manta__store_newest(r->rundir, &fd, &man, &err) == MANTA_OK) {
-    *own = true;
-    *iteration = man.iteration;
-    return fd;
+    return MANTA_OK;
+  if (usable_slot(&r->trainer->newest, iteration)) {
+    struct manta__origin slot = {.fd = {r->trainer->newest.fd}, .count = 1, .memory = true};
+    return manta__origin_dup(out, &slot, err);
   }
+  if (open_newest(r, iteration, out, err) == MANTA_OK)
+    return MANTA_OK;
   *iteration = r->initial_iteration;
-  return r->initial_fd;
+  return manta__origin_dup(out, &r->initial, err);
 }
 
 // --- what is asked for ---------------------------------------------------------------------------
@@ -145,30 +158,34 @@ manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_er
   return manta__node_send(p->node, &m, &v, err);
 }
 
-manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v, int ckpt,
-                              manta_error *err)
+manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v,
+                              const struct manta__origin *from, manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  bool memory = ckpt >= 0 && ckpt == t->newest.fd;
   v->u.pairs[v->count++] = MANTA_KV_REAL("step_timeout", t->step_timeout);
-  v->u.pairs[v->count++] = MANTA_KV_INT("retire_wid", memory ? t->newest.wid : -1);
-  v->u.pairs[v->count++] = MANTA_KV_INT("retire_slot", memory ? t->newest.slot : -1);
+  v->u.pairs[v->count++] = MANTA_KV_INT("retire_wid", from->memory ? t->newest.wid : -1);
+  v->u.pairs[v->count++] = MANTA_KV_INT("retire_slot", from->memory ? t->newest.slot : -1);
+  v->u.pairs[v->count++] = MANTA_KV_BOOL("given", from->given);
   struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
                          .group = t->group,
                          .id = {r->id, r->group.attempt, -1, 0},
-                         .fd = {r->job_fd, ckpt},
-                         .fds = ckpt >= 0 ? 2 : 1};
+                         .fd = {r->job_fd},
+                         .fds = 1 + from->count};
+  for (int i = 0; i < from->count; i++)
+    m.fd[1 + i] = from->fd[i];
   return manta__node_send(p->node, &m, v, err);
 }
 
-int manta__form_checkpoint(manta_run *r, bool *own)
+void manta__form_checkpoint(manta_run *r, struct manta__origin *out)
 {
-  int fd = choose_checkpoint(r, &r->base, own);
+  manta_error err = MANTA_ERROR_INIT;
+  *out = (struct manta__origin){0};
+  if (choose_checkpoint(r, &r->base, out, &err) < 0)
+    manta__run_warn(r->trainer, "no checkpoint to begin from: %s", err.message);
   if (r->rewind && !r->exec) {
     manta_value to = MANTA_MAP(MANTA_KV_INT("to", r->base));
     manta__run_log(r, MANTA__EV_REWIND, &to);
   }
-  return fd;
 }
 
 static manta_status form_here(manta_run *r, manta_error *err)
@@ -176,16 +193,15 @@ static manta_status form_here(manta_run *r, manta_error *err)
   manta_trainer *t = r->trainer;
   struct manta__place *p = &t->place[0];
   uint64_t key;
-  bool own;
+  struct manta__origin from;
   MANTA_TRY(manta__node_up(p->node, err));
   MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
   MANTA_TRY(manta__form_announce(r, p, err));
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
   manta_value v = manta__form_request(t, pairs, key, r->group.policy.want, r->group.policy.min);
-  int ckpt = manta__form_checkpoint(r, &own);
-  manta_status st = manta__form_send(r, p, &v, ckpt, err);
-  if (own)
-    manta__fd_close(&ckpt);
+  manta__form_checkpoint(r, &from);
+  manta_status st = manta__form_send(r, p, &v, &from, err);
+  manta__origin_close(&from);
   return st;
 }
 

@@ -275,7 +275,8 @@ static manta_status list_wids(manta_value *out, const int64_t *wid, int n)
 }
 
 static manta_status start_on(manta_run *r, struct manta__place *p, int node, int world,
-                             const manta_value *hosts, int ckpt, manta_error *err)
+                             const manta_value *hosts, const struct manta__origin *from,
+                             manta_error *err)
 {
   manta_trainer *t = r->trainer;
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
@@ -291,7 +292,7 @@ static manta_status start_on(manta_run *r, struct manta__place *p, int node, int
   pairs[v.count++] = MANTA_KV_INT("world", world);
   pairs[v.count++] = MANTA_KV_INT("first", p->first);
   pairs[v.count++] = MANTA_KV_INT("node", node);
-  st = manta__form_send(r, p, &v, ckpt, err);
+  st = manta__form_send(r, p, &v, from, err);
   manta_value_fini(&wids);
   return st;
 }
@@ -300,17 +301,17 @@ static manta_status start_all(manta_run *r, int world, manta_error *err)
 {
   manta_trainer *t = r->trainer;
   manta_value hosts = {0};
-  bool own;
-  int node = 0, ckpt = manta__form_checkpoint(r, &own);
+  struct manta__origin from;
+  int node = 0;
+  manta__form_checkpoint(r, &from);
   manta_status st = describe_hosts(t, &hosts);
   if (st < 0)
     manta_error_set(err, st, "no memory for a list of hosts");
   for (int i = 0; i < t->places && st == MANTA_OK; i++)
     if (t->place[i].count > 0)
-      st = start_on(r, &t->place[i], node++, world, &hosts, ckpt, err);
+      st = start_on(r, &t->place[i], node++, world, &hosts, &from, err);
   manta_value_fini(&hosts);
-  if (own)
-    manta__fd_close(&ckpt);
+  manta__origin_close(&from);
   return st;
 }
 

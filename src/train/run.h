@@ -25,6 +25,7 @@
 
 #include <manta/manta.h>
 
+#include "ckpt/origin.h"
 #include "event/log.h"
 #include "group/group.h"
 #include "group/ring.h"
@@ -118,10 +119,11 @@ struct manta_run {
   manta_trainer *trainer; /* NULL: the run has parted from it, and is over */
   uint64_t id;
   char *dir;
-  int rundir, logs, job_fd, initial_fd; /* initial_fd: checkpoint to begin from, or -1 */
-  bool exec;                            /* an execute call: no directory, no rows */
-  bool single;                          /* … of rank 0 alone */
-  bool resumed, replayed;               /* adopted; finished already, only its results are given */
+  int rundir, logs, job_fd;
+  struct manta__origin initial; /* the checkpoint that the user named, or nothing */
+  bool exec;                    /* an execute call: no directory, no rows */
+  bool single;                  /* … of rank 0 alone */
+  bool resumed, replayed;       /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
   struct manta__group group;
@@ -199,7 +201,7 @@ void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const man
 /* --- form.c --- */
 
 #define MANTA__REQUEST_PAIRS 13
-#define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 8)
+#define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 9)
 
 void manta__run_begin(manta_run *r, uint32_t attempt);
 /* Begins an attempt. */
@@ -214,11 +216,11 @@ manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint6
 void manta__form_renew(manta_run *r);
 /* Tells an agent of the run, once. */
 manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err);
-/* What the attempt begins from, or -1; *own: the caller's to close. */
-int manta__form_checkpoint(manta_run *r, bool *own);
+/* What the attempt begins from, opened: close it. */
+void manta__form_checkpoint(manta_run *r, struct manta__origin *out);
 /* Sends ATTEMPT: *v is a request, with room for MANTA__ATTEMPT_PAIRS. */
-manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v, int ckpt,
-                              manta_error *err);
+manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v,
+                              const struct manta__origin *from, manta_error *err);
 /* All are known that take part: t->wids. */
 void manta__form_done(manta_run *r, int world, int64_t now);
 void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now);

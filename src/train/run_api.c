@@ -105,9 +105,10 @@ static void let_go(manta_run *r)
   r->callbacks = NULL;
   r->own = NULL;
   r->callback_count = 0;
-  int fds[] = {r->rundir, r->logs, r->job_fd, r->initial_fd};
-  manta__fd_close_all(fds, 4);
-  r->rundir = r->logs = r->job_fd = r->initial_fd = -1;
+  int fds[] = {r->rundir, r->logs, r->job_fd};
+  manta__fd_close_all(fds, 3);
+  r->rundir = r->logs = r->job_fd = -1;
+  manta__origin_close(&r->initial);
 }
 
 static void run_free(manta_run *r)
@@ -146,11 +147,17 @@ static manta_status open_initial(manta_run *r, const char *dir, manta_error *err
   manta_checkpoint *c;
   if (!dir)
     return MANTA_OK;
-  MANTA_TRY(manta_checkpoint_open(&c, dir, true, err));
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "open %s: %m", dir);
+  manta_status st = manta__origin_open(&r->initial, fd, err);
+  close(fd);
+  MANTA_TRY(st);
+  r->initial.given = true;
+  MANTA_TRY(manta__origin_load(&c, &r->initial, true, err));
   r->initial_iteration = manta_checkpoint_iteration(c);
   manta_checkpoint_close(c);
-  r->initial_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return r->initial_fd < 0 ? manta_error_set(err, MANTA_EIO, "open %s: %m", dir) : MANTA_OK;
+  return MANTA_OK;
 }
 
 static manta_status check_run_config(const manta_run_config *rc, manta_error *err)
@@ -223,7 +230,7 @@ static manta_run *run_alloc(manta_trainer *t, enum purpose what)
     r->timeline.began = manta__now();
     r->exec = what >= EXECUTE;
     r->single = what == EXECUTE_SINGLE;
-    r->rundir = r->logs = r->job_fd = r->initial_fd = -1;
+    r->rundir = r->logs = r->job_fd = -1;
   }
   return r;
 }

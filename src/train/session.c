@@ -360,9 +360,9 @@ static manta_status load(manta_session *s, manta_checkpoint **out, manta_error *
     return load_saved(s, out, err);
   if (s->kept)
     return load_kept(out, err);
-  if (s->job->ckpt_fd < 0)
+  if (s->job->origin.count == 0)
     return MANTA_OK;
-  return manta__checkpoint_from_fd(out, s->job->ckpt_fd, false, err);
+  return manta__origin_load(out, &s->job->origin, false, err);
 }
 
 manta_status manta_session_load(manta_session *s, manta_checkpoint **out, manta_error *err)
@@ -414,9 +414,9 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->saves = s->has_score = s->kept = false;
   s->files = 0;
   s->last_report_ns = manta__now();
-  if (s->job->ckpt_fd < 0)
+  if (s->job->origin.count == 0)
     return MANTA_OK;
-  MANTA_TRY(manta__checkpoint_from_fd(&c, s->job->ckpt_fd, false, err));
+  MANTA_TRY(manta__origin_load(&c, &s->job->origin, false, err));
   s->iteration = manta_checkpoint_iteration(c);
   manta_checkpoint_close(c);
   return MANTA_OK;

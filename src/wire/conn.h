@@ -28,7 +28,7 @@
   (64u << 10) /* payloads above this go as a memfd where descriptors can */
 #define MANTA__BLOB_MAX     (1ull << 30)
 #define MANTA__CONN_BACKLOG (16u << 20)
-#define MANTA__MSG_FDS      6
+#define MANTA__MSG_FDS      8
 
 enum { MANTA__FRAME_BLOB = 1, MANTA__FRAME_REPLY = 2 };
 

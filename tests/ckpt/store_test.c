@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "ckpt/ckdir.h"
+#include "ckpt/origin.h"
 #include "store_fixture.h"
 
 /* --- The plain way --- */
@@ -55,11 +56,13 @@ static void a_checkpoint_on_disk_becomes_a_slot(void **ctx)
   manta_checkpoint *c = NULL;
   struct manta__manifest m;
   struct manta__slot_meta *meta;
+  struct manta__origin o = {0};
   int dir, slot = -1, ticks = 0;
   manta__store *s = open_store(f, &keep_all);
   put(f, s, 7);
   assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
-  assert_ok(manta__checkpoint_to_slot(dir, count_tick, &ticks, &slot, &err), &err);
+  assert_ok(manta__origin_open(&o, dir, &err), &err);
+  assert_ok(manta__checkpoint_to_slot(o.fd, count_tick, &ticks, &slot, &err), &err);
   assert_true(ticks >= 2);
   assert_ok(manta__slot_map_meta(slot, &meta, &err), &err);
   assert_memory_equal(&meta->id, &m.id, sizeof m.id);
@@ -70,9 +73,58 @@ static void a_checkpoint_on_disk_becomes_a_slot(void **ctx)
   assert_int_equal(manta_checkpoint_iteration(c), m.iteration);
   manta_checkpoint_close(c);
   close(slot);
-  assert_int_equal(unlinkat(dir, m.files[0].name, 0), 0);
-  assert_status(manta__checkpoint_to_slot(dir, count_tick, &ticks, &slot, &err), MANTA_EIO);
-  assert_has(err.message, m.files[0].name);
+  manta__origin_close(&o);
+  close(dir);
+  manta__store_close(s);
+}
+
+// A rank that comes late finds what its attempt began from, whatever became of the directory.
+static void an_origin_outlives_its_files(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__retention last = {.keep_last = 1};
+  struct manta__manifest m;
+  struct manta__origin o = {0}, again = {0};
+  manta_checkpoint *c = NULL;
+  int dir, slot = -1, ticks = 0;
+  manta__store *s = open_store(f, &last);
+  put(f, s, 7);
+  assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
+  assert_ok(manta__origin_open(&o, dir, &err), &err);
+  put(f, s, 8); // retention deletes what is open
+  assert_status(manta__origin_open(&again, dir, &err), MANTA_ENOENT);
+  assert_int_equal(again.count, 0);
+  o.given = true;
+  assert_ok(manta__origin_dup(&again, &o, &err), &err);
+  manta__origin_close(&o);
+  manta__origin_close(&o);
+  assert_ok(manta__origin_load(&c, &again, true, &err), &err);
+  assert_true(sample_matches(&f->s, c, 7));
+  assert_true(manta_checkpoint_given(c));
+  manta_checkpoint_close(c);
+  assert_ok(manta__checkpoint_to_slot(again.fd, count_tick, &ticks, &slot, &err), &err);
+  close(slot);
+  manta__origin_close(&again);
+  assert_status(manta__origin_load(&c, &again, true, &err), MANTA_ENOENT);
+  close(dir);
+  manta__store_close(s);
+}
+
+static void a_directory_that_lacks_a_file_is_no_origin(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  struct manta__origin o = {0};
+  int dir;
+  manta__store *s = open_store(f, &keep_all);
+  put(f, s, 7);
+  assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
+  assert_int_equal(unlinkat(dir, "value.msgpack", 0), 0);
+  assert_status(manta__origin_open(&o, dir, &err), MANTA_ECORRUPT);
+  assert_has(err.message, "value.msgpack");
+  assert_int_equal(o.count, 0);
   close(dir);
   manta__store_close(s);
 }
@@ -411,6 +463,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(what_is_committed_is_found),
       TEST(a_checkpoint_on_disk_becomes_a_slot),
+      TEST(an_origin_outlives_its_files),
+      TEST(a_directory_that_lacks_a_file_is_no_origin),
       TEST(a_checkpoint_is_opened_by_path),
       TEST(uncommitted_does_not_exist),
       TEST(a_slot_without_sense_is_not_stored),
