@@ -86,6 +86,15 @@ MANTA_API const char *manta_session_config_string(const manta_session *s, const 
  * train function returns; NULL and 0 if there were none. */
 MANTA_API const void *manta_session_payload(const manta_session *s, size_t *bytes);
 
+/* Gives this rank's result as the bytes behind a descriptor, a memfd or a file, from its beginning:
+ * whatever their number they are passed on, not copied (a memfd that can be sealed is sealed). The
+ * descriptor stays the caller's. `kind` is the suffix of the file in the run's directory that keeps
+ * them: small letters and digits. What is in `result` when the function returns takes their place
+ * in run.log; the driver has them from manta_run_result_bytes. The last call counts; a function
+ * that fails has no such result. */
+MANTA_API manta_status manta_session_result(manta_session *s, int fd, const char *kind,
+                                            manta_error *err);
+
 /* Queues one row of metrics (a map; at most 1 MiB packed) and returns; the row is copied. No
  * barrier, and no system call as long as the driver keeps up: it waits only while 4 MiB of this
  * rank's rows have not been read. Adds _timestamp, _time_this_iter_s and _training_iteration. Every

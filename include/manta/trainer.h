@@ -238,8 +238,17 @@ MANTA_API int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, ma
 /* True when nothing more will come out of manta_run_next but the run's end. Does not wait. */
 MANTA_API bool manta_run_finished(const manta_run *r);
 /* The return values by rank, borrowed until the run is closed, or NULL while the run is going on or
- * if it failed. */
+ * if it failed. Bytes that came by manta_session_result are MANTA_BYTES here, or nil if they are
+ * more than MANTA_VALUE_MAX_BYTES. Large ones lie in files of the run's directory,
+ * results/rank-R.KIND, from which a run that was finished and is resumed has them. */
 MANTA_API const manta_value *manta_run_results(const manta_run *r);
+/* The bytes that a rank gave by manta_session_result and their number, whatever it is, borrowed
+ * until the run is closed. MANTA_ENOENT: it gave none, or the run has not finished. */
+MANTA_API manta_status manta_run_result_bytes(const manta_run *r, int rank, const void **bytes,
+                                              size_t *count, manta_error *err);
+/* Where the result of a rank lies, for a message about it: a path, or "" if it is not in a file.
+ * Borrowed until the run is closed. */
+MANTA_API const char *manta_run_result_file(const manta_run *r, int rank);
 /* What the rank whose failure ended the run (err->rank) had put into its result, borrowed until the
  * run is closed: the place for more than a message holds. NULL if it is not known. */
 MANTA_API const manta_value *manta_run_failure(const manta_run *r);

@@ -17,7 +17,7 @@ static const struct manta__event_info kinds[] = {
     {MANTA__EV_CKPT, "ckpt", "dir iteration bytes score", "a checkpoint is on disk"},
     {MANTA__EV_LOST, "lost", "rank host pid cause", "a worker was lost"},
     {MANTA__EV_NOTE, "note", "text", "a warning shown to the user"},
-    {MANTA__EV_FINISH, "finish", "status message results start",
+    {MANTA__EV_FINISH, "finish", "status message results files start",
      "the run ended; status: the name of a manta_status, \"OK\" for success"},
 };
 

@@ -71,7 +71,8 @@ enum manta__kind {
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
   MANTA__M_STAYS,      /* the DONE that follows is not its end: it waits for the next attempt */
-  MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1} */
+  MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1, kind}; fd:
+                          the result, if it is large */
   MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
   MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
   /* agent <-> zygote */
@@ -96,6 +97,20 @@ enum manta__kind {
   /* command -> agent, over the named socket: requests, replied to */
   MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
 };
+
+/* A job is one memory file, which all workers map: this, the packed description, and from the next
+ * whole page on the payload. */
+struct manta__job_head {
+  uint64_t spec, payload; /* bytes */
+};
+#define MANTA__JOB_PAGE 4096u
+
+/* A result that packs to more rides behind DONE as a descriptor: the bytes that `kind` names
+ * ("msgpack": the packed value). */
+#define MANTA__RESULT_INLINE (48u << 10)
+#define MANTA__RESULT_KIND   16 /* with its NUL */
+#define MANTA__RESULT_VALUE  "msgpack"
+#define MANTA__RESULT_FILE   "manta-result"
 
 /* A place in the ring of a worker. */
 struct manta__rows_msg {

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/pack.h"
 #include "group/proto.h"
 #include "sys/crash.h"
 #include "sys/lifeline.h"
@@ -156,14 +157,22 @@ static void take_place(const struct manta__job *job, const manta_value *head)
   take_cpus(manta_value_get(head, "cpus"));
 }
 
-static manta_status read_spec(manta_value *out, int fd, manta_error *err)
+// The payload stays where it is, for all workers of the host; what it says about itself is checked.
+static manta_status read_spec(struct manta__job *job, int fd, manta_error *err)
 {
-  void *p;
-  size_t bytes;
-  MANTA_TRY(manta__shm_map(fd, &p, &bytes, err));
-  manta_status st = manta_value_unpack(out, p, bytes, err);
-  manta__shm_unmap(p, bytes);
-  return st;
+  struct manta__job_head h = {0};
+  MANTA_TRY(manta__shm_map(fd, &job->map, &job->map_bytes, err));
+  if (job->map_bytes >= sizeof h)
+    memcpy(&h, job->map, sizeof h);
+  size_t room = job->map_bytes < sizeof h ? 0 : job->map_bytes - sizeof h;
+  if (h.spec == 0 || h.spec > room)
+    return manta_error_set(err, MANTA_EPROTO, "malformed job");
+  size_t at = (sizeof h + h.spec + MANTA__JOB_PAGE - 1) / MANTA__JOB_PAGE * MANTA__JOB_PAGE;
+  if (h.payload > 0 && (at > job->map_bytes || h.payload > job->map_bytes - at))
+    return manta_error_set(err, MANTA_EPROTO, "malformed job");
+  job->payload = h.payload > 0 ? (const char *)job->map + at : NULL;
+  job->payload_bytes = h.payload;
+  return manta_value_unpack(&job->spec, (const char *)job->map + sizeof h, h.spec, err);
 }
 
 // Names borrow from the head. Without a list there is only this host.
@@ -216,7 +225,7 @@ static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, man
     return manta_error_set(err, MANTA_EPROTO, "rank %d of %d, %d in a segment of %u", job->id.rank,
                            job->world, job->local_rank, job->ctl->world);
   MANTA_TRY(take_hosts(job, err));
-  MANTA_TRY(read_spec(&job->spec, m->fd[1], err));
+  MANTA_TRY(read_spec(job, m->fd[1], err));
   const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
   if (mark)
     take_mark(mark); // before our own environment is gone
@@ -251,30 +260,58 @@ static manta_status send_value(struct manta__msg *m, const manta_value *v, manta
   return st;
 }
 
-static void say(uint16_t kind, const struct manta__ident *id, const manta_value *v)
+static void say(uint16_t kind, const struct manta__ident *id, const manta_value *v, int fd)
 {
   manta_error err = MANTA_ERROR_INIT;
-  struct manta__msg m = {.kind = kind, .id = *id};
+  struct manta__msg m = {.kind = kind, .id = *id, .fd = {fd}, .fds = fd >= 0};
   m.id.seq = ++self.said;
   manta_status st = v ? send_value(&m, v, &err) : manta__worker_send(&self, &m, &err);
   if (st < 0)
     die("the agent does not listen", &err);
 }
 
-static void say_done(const struct manta__job *job, manta_status st, const manta_error *err,
-                     manta_value *result)
+// A result that is too large for a message becomes a memory file. One for which there is no memory
+// is the rank's failure.
+static manta_status part_with(struct manta__job *job, manta_value *result, manta_error *err)
+{
+  void *bytes = NULL;
+  size_t n = manta__pack_size(result);
+  if (n == 0)
+    return manta_error_set(err, MANTA_ETOOBIG, "the result is nested deeper than %d levels",
+                           MANTA_VALUE_MAX_DEPTH);
+  if (job->result_fd >= 0 || n <= MANTA__RESULT_INLINE)
+    return MANTA_OK;
+  manta_status st = manta_value_pack(result, &bytes, &n, err);
+  manta_value_fini(result);
+  if (st == MANTA_OK)
+    st = manta__shm_of(MANTA__RESULT_FILE, bytes, n, &job->result_fd, err);
+  manta_free(bytes);
+  snprintf(job->result_kind, sizeof job->result_kind, "%s", MANTA__RESULT_VALUE);
+  return st;
+}
+
+static void say_done(struct manta__job *job, manta_status st, manta_error *err, manta_value *result)
 {
   manta_value done = {0};
+  if (st < 0)
+    manta__fd_close(&job->result_fd);
+  manta_status parted = part_with(job, result, st < 0 ? NULL : err);
+  if (parted < 0) {
+    manta_value_fini(result);
+    st = st < 0 ? st : parted;
+  }
   uint32_t cause = st == MANTA_EPEERLOST && job->ctl ? atomic_load(&job->ctl->abort) : 0;
   int64_t lost = cause >= MANTA__ABORT_RANK ? (int64_t)cause - MANTA__ABORT_RANK : -1;
   if (manta_value_set_map(&done) < 0 || manta_value_put_int(&done, "status", st) < 0 ||
       manta_value_put_int(&done, "lost", lost) < 0 ||
       manta_value_put_string(&done, "message", st < 0 ? err->message : "") < 0 ||
+      manta_value_put_string(&done, "kind", job->result_fd >= 0 ? job->result_kind : NULL) < 0 ||
       manta_value_put(&done, "result", result) < 0) {
     manta_error oom = {.message = "out of memory"};
     die("done", &oom);
   }
-  say(MANTA__M_DONE, &job->id, &done);
+  say(MANTA__M_DONE, &job->id, &done, job->result_fd);
+  manta__fd_close(&job->result_fd);
   manta_value_fini(&done);
 }
 
@@ -321,13 +358,13 @@ static manta_status hold(struct manta__job *job, manta_error *err)
     return manta_error_set(err, MANTA_EIO, "life mutex: %m");
   atomic_store(&job->cell->beat_ns, manta__now());
   atomic_store(&job->cell->running, 1);
-  say(MANTA__M_READY, &job->id, NULL);
+  say(MANTA__M_READY, &job->id, NULL, -1);
   return MANTA_OK;
 }
 
 static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
 {
-  *job = (struct manta__job){.worker = &self, .heap_fd = -1};
+  *job = (struct manta__job){.worker = &self, .heap_fd = -1, .result_fd = -1};
   manta_status st = manta__msg_value(m, &job->head, err);
   if (st == MANTA_OK)
     st = manta__ctl_map(&job->ctl, &job->ctl_bytes, m->fd[0], err);
@@ -339,8 +376,7 @@ static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta
   return st == MANTA_OK ? hold(job, err) : st;
 }
 
-static void tell_end(struct manta__job *job, manta_status st, const manta_error *err,
-                     manta_value *result)
+static void tell_end(struct manta__job *job, manta_status st, manta_error *err, manta_value *result)
 {
   if (job->cell)
     atomic_store(&job->cell->running, 0);
@@ -352,9 +388,17 @@ static void tell_end(struct manta__job *job, manta_status st, const manta_error 
   job->over = true;
 }
 
+static void drop_spec(struct manta__job *job)
+{
+  manta_value_fini(&job->spec);
+  manta__shm_unmap(job->map, job->map_bytes);
+  job->map = NULL;
+}
+
 // All but the spec.
 static void drop_job(struct manta__job *job)
 {
+  manta__fd_close(&job->result_fd);
   manta__shm_unmap(job->ctl, job->ctl_bytes);
   manta__fd_close(&job->heap_fd);
   manta__origin_close(&job->origin);
@@ -387,7 +431,7 @@ static void serve_job(struct manta__msg *m)
   if (given_up)
     _exit(0);
   drop_job(&job);
-  manta_value_fini(&job.spec);
+  drop_spec(&job);
   manta_value_fini(&result);
 }
 
@@ -411,26 +455,30 @@ static manta_status await_attempt(struct manta__job *next, uint64_t run, manta_e
 
 manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err)
 {
-  struct manta__job next = {.over = true};
+  struct manta__job next = {.over = true, .heap_fd = -1, .result_fd = -1};
   manta_error why = MANTA_ERROR_INIT;
   manta_value nothing = {0};
   if (self.dead || job->over)
     return manta_error_set(err, MANTA_ESTATE, "this process has no part in the run");
   if (manta__ctl_check(job->ctl, &why) != MANTA_EPEERLOST)
     return manta_error_set(err, MANTA_ESTATE, "no rank is lost");
-  say(MANTA__M_STAYS, &job->id, NULL);
+  say(MANTA__M_STAYS, &job->id, NULL, -1);
   tell_end(job, MANTA_EPEERLOST, &why, &nothing);
   manta_status st = await_attempt(&next, job->id.run, err);
   if (st < 0) {
     if (!next.over) { // a job that could not begin
       tell_end(&next, st, err, &nothing);
       drop_job(&next);
-      manta_value_fini(&next.spec);
+      drop_spec(&next);
     }
     return st;
   }
-  manta_value_fini(&next.spec);
+  drop_spec(&next);
   next.spec = job->spec; // the function may hold parts of it
+  next.map = job->map;
+  next.map_bytes = job->map_bytes;
+  next.payload = job->payload;
+  next.payload_bytes = job->payload_bytes;
   drop_job(job);
   *job = next;
   return MANTA_OK;

@@ -55,14 +55,20 @@ struct manta__job {
   struct manta__cell *cell; /* ours: by local rank, as the segment is one host's */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;
-  int hosts;                      /* that have ranks of this attempt */
-  const char **host_name;         /* by host */
-  const char **host_addr;         /* … where its control channel runs; "": not known */
-  int *host_of;                   /* host of each rank; ours is node_rank */
-  int heap_fd;                    /* shared by the workers of the attempt on this host */
-  struct manta__origin origin;    /* a checkpoint to begin from, or nothing */
-  bool keep;                      /* the process serves further calls of a train function */
-  manta_value head, spec;         /* the agent's words, and the driver's own */
+  int hosts;                   /* that have ranks of this attempt */
+  const char **host_name;      /* by host */
+  const char **host_addr;      /* … where its control channel runs; "": not known */
+  int *host_of;                /* host of each rank; ours is node_rank */
+  int heap_fd;                 /* shared by the workers of the attempt on this host */
+  struct manta__origin origin; /* a checkpoint to begin from, or nothing */
+  bool keep;                   /* the process serves further calls of a train function */
+  manta_value head, spec;      /* the agent's words, and the driver's own */
+  void *map;                   /* what the driver's own was read from … */
+  size_t map_bytes;            /* … */
+  const void *payload;         /* … and the payload in it, or NULL */
+  size_t payload_bytes;
+  int result_fd; /* the result, if the function gave it so, or -1 */
+  char result_kind[MANTA__RESULT_KIND];
   uint64_t exchanges, agreements; /* that were made */
 };
 

@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "sys/file.h"
 #include "sys/pages.h"
 
 manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, manta_error *err)
@@ -23,6 +25,49 @@ manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, mant
     return MANTA_EIO;
   }
   *fd_out = fd;
+  return MANTA_OK;
+}
+
+static manta_status lacking(int fd, size_t bytes, manta_error *err)
+{
+  manta_status st = errno == ENOSPC || errno == ENOMEM ? MANTA_ENOMEM : MANTA_EIO;
+  manta_error_set(err, st, "cannot allocate %zu bytes of shared memory: %m", bytes);
+  close(fd);
+  return st;
+}
+
+manta_status manta__shm_of(const char *name, const void *p, size_t bytes, int *fd_out,
+                           manta_error *err)
+{
+  int fd;
+  MANTA_TRY(manta__shm_create(name, bytes, &fd, err));
+  if (manta__write_all(fd, p, bytes, NULL) < 0)
+    return lacking(fd, bytes, err);
+  *fd_out = fd;
+  return MANTA_OK;
+}
+
+manta_status manta__shm_from(const char *name, int fd, int *fd_out, manta_error *err)
+{
+  struct stat sb;
+  off_t at = 0;
+  int to;
+  if (fstat(fd, &sb) < 0 || !S_ISREG(sb.st_mode))
+    return manta_error_set(err, MANTA_EINVAL, "the descriptor is not of a file or of memory");
+  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
+    to = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    *fd_out = to;
+    return to < 0 ? manta_error_set(err, MANTA_EIO, "dup: %m") : MANTA_OK;
+  }
+  MANTA_TRY(manta__shm_create(name, (size_t)sb.st_size, &to, err));
+  while (at < sb.st_size) {
+    ssize_t n = sendfile(to, fd, &at, (size_t)(sb.st_size - at));
+    if (n < 0 && errno != EINTR)
+      return lacking(to, (size_t)sb.st_size, err);
+    if (n == 0)
+      break; // it became shorter: what is missing is zero
+  }
+  *fd_out = to;
   return MANTA_OK;
 }
 

@@ -13,6 +13,12 @@
 
 /* A memfd of `bytes` bytes that can neither shrink nor grow. Close it. */
 manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, manta_error *err);
+/* The same with that content. Memory that is not there is MANTA_ENOMEM, not a signal. */
+manta_status manta__shm_of(const char *name, const void *p, size_t bytes, int *fd_out,
+                           manta_error *err);
+/* The same with what lies behind a descriptor, from its beginning: a memfd that can be sealed is
+ * sealed and dup'ed, anything else is copied. */
+manta_status manta__shm_from(const char *name, int fd, int *fd_out, manta_error *err);
 /* Maps all of it (shared, writable) and gives its size; refuses one whose size is not sealed, since
  * a peer could shrink it under us. Unmap with manta__shm_unmap. */
 manta_status manta__shm_map(int fd, void **out, size_t *bytes_out, manta_error *err);

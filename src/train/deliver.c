@@ -171,9 +171,13 @@ static int deliver(manta_run *r, manta_rows *out, manta_error *err)
 static int run_ended(manta_run *r, manta_error *err)
 {
   manta__call_finish(r);
+  manta_error why = MANTA_ERROR_INIT;
+  manta_status st = manta__results_take(r, &why);
   if (r->error.status < 0 && err)
     *err = r->error;
-  return r->error.status;
+  else if (st < 0 && err)
+    *err = why;
+  return r->error.status < 0 ? (int)r->error.status : (int)st;
 }
 
 // Waits until there is something for the user's thread; false when the time is up.

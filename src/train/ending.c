@@ -21,7 +21,7 @@ static void gather_results(manta_run *r)
 
 static void log_finish(manta_run *r)
 {
-  manta_value none = {0};
+  manta_value none = {0}, files = {0};
   if (r->error.status == MANTA_EPREEMPTED || r->error.status == MANTA_ECANCELED) {
     manta_value note =
         MANTA_MAP(MANTA_KV_STR("text", r->error.message)); // not the end: it can go on
@@ -30,11 +30,14 @@ static void log_finish(manta_run *r)
   }
   manta_value start = MANTA_MAP(MANTA_KV_REAL("formed_s", (double)r->timeline.formed / 1e9),
                                 MANTA_KV_REAL("first_row_s", (double)r->timeline.first_row / 1e9));
-  manta_value v = MANTA_MAP(MANTA_KV("start", start),
-                            MANTA_KV_STR("status", manta_status_name(r->error.status)),
-                            MANTA_KV_STR("message", r->error.message),
-                            MANTA_KV("results", r->error.status == 0 ? r->results : none));
+  if (r->error.status == 0 && manta__results_files(r, &files) < 0)
+    manta__run_warn(r->trainer, "no memory to name the files of the results");
+  manta_value v = MANTA_MAP(
+      MANTA_KV("start", start), MANTA_KV_STR("status", manta_status_name(r->error.status)),
+      MANTA_KV_STR("message", r->error.message),
+      MANTA_KV("results", r->error.status == 0 ? r->results : none), MANTA_KV("files", files));
   manta__run_log(r, MANTA__EV_FINISH, &v);
+  manta_value_fini(&files);
 }
 
 // Its workers may be ended from now on when another trainer needs their room.
@@ -72,7 +75,7 @@ static void settle(manta_run *r)
   manta_error err = MANTA_ERROR_INIT;
   manta_value none = {0};
   double limit = r->error.status == MANTA_ECANCELED ? SETTLE_STOP_S : SETTLE_S;
-  r->settling = 1; // ours: none of the answers comes before all were asked
+  r->settling = 1 + r->storing.busy; // ours: none of the answers comes before all were asked
   for (int i = 0; i < t->places && !r->exec; i++) {
     struct manta__node *n = t->place[i].node;
     struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = t->group};
@@ -104,8 +107,18 @@ void manta__run_finish(manta_run *r)
   if (r->error.status == 0 && !r->exec)
     manta__align_check(&r->align, r->strict_reports, &r->error);
   manta__rows_queue(r);
-  if (r->error.status == 0)
+  if (r->error.status == 0) {
+    manta__results_store(r);
     gather_results(r);
+  }
   manta__form_renew(r);
   settle(r);
+}
+
+bool manta__ending_step(manta_run *r)
+{
+  if (manta__results_step(r))
+    return true;
+  on_settled(r, MANTA_OK, NULL);
+  return false;
 }

@@ -242,18 +242,12 @@ void manta__run_begin(manta_run *r, uint32_t attempt)
 
 // --- what comes of it ----------------------------------------------------------------------------
 
-static void forget_results(manta_run *r)
-{
-  for (int i = 0; r->result && i < r->group.places; i++)
-    manta_value_fini(&r->result[i]);
-}
-
 void manta__form_done(manta_run *r, int world, int64_t now)
 {
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
   t->world = world;
-  forget_results(r);
+  manta__results_forget(r);
   if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
     manta__warn("%s", err.message);
   manta__rows_queue(r);

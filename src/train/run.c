@@ -209,9 +209,11 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
   snprintf(err.message, sizeof err.message, "%s",
            manta_value_as_string(manta_value_get(v, "message"), ""));
-  const manta_value *result = manta_value_get(v, "result");
-  if (result && r->result)
-    manta_value_copy(&r->result[rank], result);
+  manta_error lost = MANTA_ERROR_INIT;
+  if (manta__results_give(r, m, v, &lost) < 0 && st >= 0) {
+    st = lost.status;
+    snprintf(err.message, sizeof err.message, "%s", lost.message);
+  }
   if (p && st >= 0) {
     p->done = true; // the next drain reads its last rows, and then says so
     manta__rows_drain(t);
@@ -301,7 +303,7 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
   manta_run *r = t->run;
   int64_t muster = manta__muster_step(t, now);
   if (!r || r->over || r->finishing)
-    return muster;
+    return r && r->storing.busy && manta__ending_step(r) ? now : muster;
   if (__atomic_exchange_n(&t->notice, 0, __ATOMIC_ACQUIRE))
     manta__group_notice(&r->group);
   if (r->group.notice && !r->noticed)

@@ -15,6 +15,7 @@
  *   exchange.c  what ranks tell each other through the driver
  *   rows.c      rings -> run.log -> alignment
  *   ending.c    its end: results, the last checkpoint, the message
+ *   results.c   results that are too large for a message
  */
 #ifndef MANTA_TRAIN_RUN_H
 #define MANTA_TRAIN_RUN_H
@@ -79,6 +80,13 @@ struct manta__exchange {      /* what the ranks of the attempt tell each other *
   uint64_t exchanges, agreements; /* rounds that are over */
 };
 
+struct manta__storing { /* large results on their way into files */
+  bool busy;
+  int rank, dir, fd; /* fd: of the file that is being written, or -1 */
+  size_t at;
+  void *hash; /* XXH3_state_t */
+};
+
 struct manta_trainer {
   manta_trainer *next;
   uint32_t group;
@@ -140,9 +148,12 @@ struct manta_run {
   const manta_callbacks **callbacks;
   manta_callbacks *own; /* copies of those given to this run */
   size_t callback_count;
-  manta_value *result; /* by rank of the current attempt */
-  int64_t held_ns;     /* since when rows wait for a rank that lags behind; 0: none do */
-  bool gaps_are_fine;  /* it was waited for in vain */
+  manta_value *result;      /* by rank of the current attempt */
+  struct manta__bulk *bulk; /* … those that are large, or NULL: results.c */
+  struct manta__storing storing;
+  bool taken;         /* … were given to the user */
+  int64_t held_ns;    /* since when rows wait for a rank that lags behind; 0: none do */
+  bool gaps_are_fine; /* it was waited for in vain */
   bool told_noroom, finishing, over, finished_told;
   int probing, room; /* questions for more room that are on their way, and their answers so far */
   int settling;      /* agents that have not said that all is written */
@@ -292,6 +303,27 @@ bool manta__rows_reading(const manta_trainer *t);
 
 /* The group is done: result or error, then the last checkpoint, then r->over. */
 void manta__run_finish(manta_run *r);
+
+/* Does what is due; true: there is more, at once. */
+bool manta__ending_step(manta_run *r);
+
+/* --- results.c --- */
+
+/* The result in a DONE; a large one is taken from the message. */
+manta_status manta__results_give(manta_run *r, struct manta__msg *m, const manta_value *v,
+                                 manta_error *err);
+void manta__results_forget(manta_run *r);
+/* Begins to write the large ones into files; false: there are none, or it cannot be. Each step
+ * writes a piece; false after the last. */
+bool manta__results_store(manta_run *r);
+bool manta__results_step(manta_run *r);
+void manta__results_stop(manta_run *r);
+/* The files of FINISH, by rank; nil if there are none. */
+manta_status manta__results_files(const manta_run *r, manta_value *out);
+/* The large results of a run that had finished. */
+manta_status manta__results_open(manta_run *r, const manta_value *finish, manta_error *err);
+/* On the user's thread, after the end: r->results becomes whole. Again after a failure. */
+manta_status manta__results_take(manta_run *r, manta_error *err);
 
 /* --- run_api.c --- */
 

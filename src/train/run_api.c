@@ -60,30 +60,37 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   }
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
-  if (r->payload) {
-    manta_value payload = manta_value_borrow_bytes(r->payload, r->payload_bytes);
-    MANTA_TRY(manta_value_put(job, "payload", &payload));
-  }
   return manta_value_put_int(job, "threads", r->trainer->threads);
+}
+
+// struct manta__job_head, the description, the payload.
+static manta_status write_job(manta_run *r, const void *spec, size_t len, manta_error *err)
+{
+  struct manta__job_head h = {.spec = len, .payload = r->payload ? r->payload_bytes : 0};
+  size_t at = (sizeof h + len + MANTA__JOB_PAGE - 1) / MANTA__JOB_PAGE * MANTA__JOB_PAGE;
+  MANTA_TRY(manta__shm_create("manta-job", at + h.payload, &r->job_fd, err));
+  if (manta__write_all(r->job_fd, &h, sizeof h, NULL) == 0 &&
+      manta__write_all(r->job_fd, spec, len, NULL) == 0 &&
+      lseek(r->job_fd, (off_t)at, SEEK_SET) >= 0 &&
+      manta__write_all(r->job_fd, r->payload, h.payload, NULL) == 0)
+    return MANTA_OK;
+  return manta_error_set(err, MANTA_ENOMEM, "no memory for a job of %zu bytes: %m",
+                         at + (size_t)h.payload);
 }
 
 // All workers read the same description out of one memfd.
 static manta_status make_job(manta_run *r, manta_train_fn fn, manta_error *err)
 {
   manta_value job = {0};
-  void *bytes = NULL, *p;
-  size_t len, mapped;
+  void *bytes = NULL;
+  size_t len;
   manta_status st = fill_job(&job, r, fn, err);
   if (st == MANTA_ENOMEM)
     manta_error_set(err, st, "no memory to describe the job");
   if (st == MANTA_OK)
     st = manta_value_pack(&job, &bytes, &len, err);
   if (st == MANTA_OK)
-    st = manta__shm_create("manta-job", len, &r->job_fd, err);
-  if (st == MANTA_OK && (st = manta__shm_map(r->job_fd, &p, &mapped, err)) == MANTA_OK) {
-    memcpy(p, bytes, len);
-    manta__shm_unmap(p, mapped);
-  }
+    st = write_job(r, bytes, len, err);
   manta_free(bytes);
   manta_value_fini(&job);
   r->payload = NULL;
@@ -105,6 +112,7 @@ static void let_go(manta_run *r)
   r->callbacks = NULL;
   r->own = NULL;
   r->callback_count = 0;
+  manta__results_stop(r);
   int fds[] = {r->rundir, r->logs, r->job_fd};
   manta__fd_close_all(fds, 3);
   r->rundir = r->logs = r->job_fd = -1;
@@ -114,8 +122,8 @@ static void let_go(manta_run *r)
 static void run_free(manta_run *r)
 {
   let_go(r);
-  for (int i = 0; r->result && i < r->group.places; i++)
-    manta_value_fini(&r->result[i]);
+  manta__results_forget(r);
+  manta__free(r->bulk);
   manta__free(r->result);
   manta__free(r->members);
   manta__free(r->dir);
@@ -167,9 +175,6 @@ static manta_status check_run_config(const manta_run_config *rc, manta_error *er
   if (rc->workers < 0 || rc->workers > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
                            rc->workers);
-  if (rc->payload_bytes > MANTA_VALUE_MAX_BYTES / 2)
-    return manta_error_set(err, MANTA_ETOOBIG, "a payload of %zu bytes is over the limit of %u",
-                           rc->payload_bytes, MANTA_VALUE_MAX_BYTES / 2);
   if (rc->keep_best > 0 && !rc->score)
     return manta_error_set(err, MANTA_EINVAL, "keep_best needs score, the metric to compare by");
   return MANTA_OK;
@@ -321,7 +326,9 @@ bool manta_run_finished(const manta_run *r)
 
 const manta_value *manta_run_results(const manta_run *r)
 {
-  return manta_run_finished(r) && r->error.status == 0 ? &r->results : NULL;
+  if (!manta_run_finished(r) || r->error.status < 0)
+    return NULL;
+  return manta__results_take((manta_run *)(uintptr_t)r, NULL) < 0 ? NULL : &r->results;
 }
 
 const manta_value *manta_run_failure(const manta_run *r)

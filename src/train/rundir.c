@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/value.h"
 #include "event/rundir.h"
 #include "sys/file.h"
 #include "sys/proc.h"
@@ -34,7 +35,7 @@ static manta_status describe_run(manta_value *v, const manta_run *r, manta_train
   MANTA_TRY(manta__func_describe(v, fn, err));
   MANTA_TRY(manta__strings_to_value(&argv, drv.argv, (size_t)drv.argc));
   MANTA_TRY(manta_value_put(v, "argv", &argv));
-  MANTA_TRY(manta_value_copy(&config, &r->config));
+  MANTA_TRY(manta__value_abridge(&config, &r->config));
   MANTA_TRY(manta_value_put(v, "config", &config));
   MANTA_TRY(manta__exe_self(&exe, err));
   MANTA_TRY(manta_value_put_string(v, "exe", exe.path));
@@ -91,12 +92,14 @@ static manta_status fresh_directory(manta_run *r, manta_error *err)
   return manta__log_writer_open(&r->log, r->rundir, true, err);
 }
 
-// A finished run is not run again: its results are read from its log.
-static manta_status replay(manta_run *r, struct manta__run_summary *s)
+// A finished run is not run again: its results are read from its log, and from the files it names.
+static manta_status replay(manta_run *r, struct manta__run_summary *s, manta_error *err)
 {
   const manta_value *results = manta_value_get(&s->finish, "results");
   r->replayed = r->over = true;
-  return results ? manta_value_copy(&r->results, results) : MANTA_OK;
+  if (results && manta_value_copy(&r->results, results) < 0)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for the results");
+  return manta__results_open(r, &s->finish, err);
 }
 
 static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *attempt,
@@ -114,7 +117,7 @@ static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *at
   *attempt = (uint32_t)s.attempts;
   manta_status st = MANTA_OK;
   if (s.state == MANTA__RUN_DONE)
-    st = replay(r, &s);
+    st = replay(r, &s, err);
   else
     st = manta__log_writer_open(&r->log, r->rundir, false, err);
   manta__run_summary_fini(&s);

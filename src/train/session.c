@@ -86,30 +86,6 @@ const manta_value *manta_session_config(const manta_session *s)
 {
   return s->config;
 }
-int64_t manta_session_config_int(const manta_session *s, const char *key, int64_t dflt)
-{
-  return manta_value_as_int(manta_value_get(s->config, key), dflt);
-}
-double manta_session_config_real(const manta_session *s, const char *key, double dflt)
-{
-  return manta_value_as_real(manta_value_get(s->config, key), dflt);
-}
-bool manta_session_config_bool(const manta_session *s, const char *key, bool dflt)
-{
-  return manta_value_as_bool(manta_value_get(s->config, key), dflt);
-}
-const char *manta_session_config_string(const manta_session *s, const char *key, const char *dflt)
-{
-  return manta_value_as_string(manta_value_get(s->config, key), dflt);
-}
-
-const void *manta_session_payload(const manta_session *s, size_t *bytes)
-{
-  const manta_value *v = manta_value_get(&s->job->spec, "payload");
-  bool given = v && v->type == MANTA_BYTES;
-  *bytes = given ? v->count : 0;
-  return given ? v->u.s : NULL;
-}
 
 // --- signs of life -------------------------------------------------------------------------------
 

@@ -232,9 +232,11 @@ static void send_job(struct worker *w, const char *fn, int rank, int world, stru
   int ctl_fd, job_fd;
   assert_ok(manta__ctl_create(&ctl_fd, 99, 4, world, "here", &err), &err);
   assert_ok(manta_value_pack(&spec, &packed, &n, &err), &err);
-  assert_ok(manta__shm_create("job", n, &job_fd, &err), &err);
+  struct manta__job_head before = {.spec = n};
+  assert_ok(manta__shm_create("job", sizeof before + n, &job_fd, &err), &err);
   assert_ok(manta__shm_map(job_fd, &p, &bytes, &err), &err);
-  memcpy(p, packed, n);
+  memcpy(p, &before, sizeof before);
+  memcpy((char *)p + sizeof before, packed, n);
   manta__shm_unmap(p, bytes);
   manta_free(packed);
   manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
