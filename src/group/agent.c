@@ -389,6 +389,12 @@ static void on_driver_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_AGREED:
     agent_worker_tell_all(g, m);
     break;
+  case MANTA__M_FETCH:
+    agent_fetch(g, m);
+    break;
+  case MANTA__M_FETCHED:
+    agent_fetched(g, m);
+    break;
   default:
     manta__warn("agent: message of unknown kind %u from the driver", m->kind);
   }

@@ -164,6 +164,8 @@ struct group {
   struct holders *holders; /* it waits for other agents to say what they hold; NULL: it does not */
   manta_value elsewhere;   /* the run's workers on other hosts, as the driver tells it; a list */
   int64_t weighed;         /* largest slot that was held against the memory there is */
+  uint64_t saves;        /* that rank 0 has made in this attempt */
+  struct fetch *fetches; /* ranks that wait for one of them */
 };
 
 struct agent {
@@ -305,6 +307,15 @@ void agent_snap_inherit(struct worker *from, struct worker *to);
 void agent_snap(struct worker *w, struct manta__msg *m);
 void agent_snap_worker_gone(struct worker *w);
 bool agent_snap_busy(const struct group *g);
+
+/* agent_fetch.c */
+/* A rank asks for rank 0's newest snapshot; rank 0 is on this host. */
+void agent_fetch(struct group *g, const struct manta__msg *m);
+/* The answer, from another host. */
+void agent_fetched(struct group *g, const struct manta__msg *m);
+/* Rank 0 has saved, or left: answers who can be answered. */
+void agent_fetch_look(struct group *g);
+void agent_fetch_reset(struct group *g);
 /* The bridge has had it written. */
 void agent_snap_written(struct group *g);
 void agent_snap_retire(struct group *g, int64_t wid, int slot);

@@ -440,6 +440,7 @@ void agent_attempt(struct group *g, struct manta__msg *m)
   manta_error err = MANTA_ERROR_INIT;
   struct plan p;
   agent_attempt_leave(g);
+  agent_fetch_reset(g);
   g->run = m->id;
   manta_status st = manta__msg_value(m, &v, &err);
   if (st == MANTA_OK) {

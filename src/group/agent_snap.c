@@ -290,8 +290,12 @@ void agent_snap(struct worker *w, struct manta__msg *m)
   if (m->len != sizeof s)
     return;
   memcpy(&s, m->data, sizeof s);
-  if (s.slot < 0 || s.slot >= MANTA__SLOTS)
+  if (w->rank == 0 && s.saves > w->group->saves)
+    w->group->saves = s.saves;
+  if (s.slot < 0 || s.slot >= MANTA__SLOTS) {
+    agent_fetch_look(w->group);
     return;
+  }
   struct slot_dup *d = &w->slot[s.slot];
   if (m->fds > 0) {
     slot_close(d);
@@ -319,6 +323,7 @@ void agent_snap(struct worker *w, struct manta__msg *m)
     agent_send(w->group->agent->driver, &out);
   supersede(w);
   act(w, manta__snapq_ready(&w->snapq, s.slot, wanted(w->group, d->meta)));
+  agent_fetch_look(w->group);
   bury(w->group);
 }
 

@@ -63,6 +63,13 @@ static void on_msg(struct link *l, struct manta__msg *m)
     w->state = WORKER_IDLE;
     agent_output_drain(w->output);
     forward(w, m);
+    agent_fetch_look(w->group);
+    break;
+  case MANTA__M_FETCH:
+    if (w->rank == w->place) // rank 0 is on this host
+      agent_fetch(w->group, m);
+    else
+      forward(w, m);
     break;
   case MANTA__M_SNAP:
     agent_snap(w, m);
@@ -316,6 +323,7 @@ void agent_worker_exited(struct worker *w, int status)
   manta__ledger_release(g->agent->ledger, w->grant);
   w->grant = NULL;
   agent_room_freed(g->agent);
+  agent_fetch_look(g);
   agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
 }
 

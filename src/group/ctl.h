@@ -46,6 +46,7 @@ struct manta__ctl {
   char host[64];                       /* where they are */
   _Alignas(64) _Atomic uint32_t abort; /* futex */
   _Atomic uint32_t notice;             /* asked to stop (SIGTERM) */
+  _Atomic uint64_t saves;              /* calls of save that rank 0 has made, if it is here */
   _Atomic uint32_t told;               /* not 0: `why` is constant, and about this cause */
   char why[256];
   struct manta__cell cell[];

@@ -57,7 +57,7 @@ static manta_status converse(struct manta__job *job, uint16_t say, uint16_t hear
 {
   MANTA_TRY(ask(job, say, round, p, n, err));
   atomic_store(&job->cell->stalled, 1);
-  manta_status st = answer(job, hear, round, hear == MANTA__M_GIVEN, by, m, err);
+  manta_status st = answer(job, hear, round, hear != MANTA__M_AGREED, by, m, err);
   atomic_store(&job->cell->beat_ns, manta__now());
   atomic_store(&job->cell->stalled, 0);
   return st;
@@ -129,11 +129,15 @@ manta_status manta__worker_exchange(struct manta__job *job, const void *mine, si
     return manta_error_set(err, MANTA_ETOOBIG, "%zu bytes for all ranks are over the limit of %u",
                            bytes, MANTA__GIVE_MAX);
   MANTA_TRY(manta__ctl_check(job->ctl, err));
-  MANTA_TRY(
-      converse(job, MANTA__M_GIVE, MANTA__M_GIVEN, job->exchanges + 1, mine, bytes, by, &m, err));
-  job->exchanges++;
-  manta_status st = take(all, job->world, &m, err);
-  manta__msg_close(&m);
+  pthread_mutex_lock(&job->worker->hearing);
+  manta_status st =
+      converse(job, MANTA__M_GIVE, MANTA__M_GIVEN, job->exchanges + 1, mine, bytes, by, &m, err);
+  if (st == MANTA_OK) {
+    job->exchanges++;
+    st = take(all, job->world, &m, err);
+    manta__msg_close(&m);
+  }
+  pthread_mutex_unlock(&job->worker->hearing);
   return st;
 }
 
@@ -143,14 +147,42 @@ manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t
                                  manta_error *err)
 {
   struct manta__msg m;
-  MANTA_TRY(converse(job, MANTA__M_AGREE, MANTA__M_AGREED, job->agreements + 1, value,
-                     sizeof *value, by, &m, err));
-  job->agreements++;
-  manta_status st = MANTA_OK;
-  if (m.len == sizeof *value)
-    memcpy(value, m.data, sizeof *value);
-  else
-    st = manta_error_set(err, MANTA_EPROTO, "malformed agreement");
-  manta__msg_close(&m);
+  pthread_mutex_lock(&job->worker->hearing);
+  manta_status st = converse(job, MANTA__M_AGREE, MANTA__M_AGREED, job->agreements + 1, value,
+                             sizeof *value, by, &m, err);
+  if (st == MANTA_OK) {
+    job->agreements++;
+    if (m.len == sizeof *value)
+      memcpy(value, m.data, sizeof *value);
+    else
+      st = manta_error_set(err, MANTA_EPROTO, "malformed agreement");
+    manta__msg_close(&m);
+  }
+  pthread_mutex_unlock(&job->worker->hearing);
   return st;
+}
+
+// --- fetch --------------------------------------------------------------------------------------
+
+manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd, manta_error *err)
+{
+  struct manta__msg m;
+  struct manta__fetched how = {0};
+  pthread_mutex_lock(&job->worker->hearing);
+  manta_status st = converse(job, MANTA__M_FETCH, MANTA__M_FETCHED, ++job->fetches, &least,
+                             sizeof least, MANTA__NEVER, &m, err);
+  if (st == MANTA_OK) {
+    if (m.len == sizeof how)
+      memcpy(&how, m.data, sizeof how);
+    *fd = manta__msg_take_fd(&m, 0);
+    manta__msg_close(&m);
+  }
+  pthread_mutex_unlock(&job->worker->hearing);
+  MANTA_TRY(st);
+  if (how.left)
+    return manta_error_set(err, MANTA_ESTATE,
+                           "rank 0 has left its train function, and has not saved as often as this "
+                           "rank (%llu times)",
+                           (unsigned long long)least);
+  return MANTA_OK;
 }

@@ -49,6 +49,8 @@ enum manta__kind {
   /* driver -> agent -> every worker inside its function; call: the round */
   MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */
   MANTA__M_AGREED, /* the least number: int64_t */
+  /* agent -> worker that asked for it, perhaps through the driver; call: of the FETCH */
+  MANTA__M_FETCHED, /* rank 0's newest snapshot: struct manta__fetched; fd: a slot, or none */
   /* agent -> driver */
   MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}, first {wid, seat, before}; fd: its ring */
   MANTA__M_FORMED,      /* the attempt runs: {world, members: [[wid, rank], …]} */
@@ -75,6 +77,8 @@ enum manta__kind {
                           the result, if it is large */
   MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
   MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
+  MANTA__M_FETCH, /* rank 0's newest snapshot, when it has saved so often: uint64_t. Goes to the
+                          agent of rank 0, perhaps through the driver */
   /* agent <-> zygote */
   MANTA__M_FORK = 112, /* {wid}; fds: control socket, lifeline, output, ring, eventfd */
   MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
@@ -135,12 +139,18 @@ struct manta__slot_msg {
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */
 struct manta__snap_msg {
-  int32_t slot;   /* index in the worker's slots */
+  int32_t slot;   /* index in the worker's slots; -1: the save failed, only `saves` counts */
   int32_t wanted; /* retention would keep it for its score */
   int64_t wid;
   int64_t iteration;
   int64_t capacity;  /* bytes of the slot: three of them are made */
   uint64_t ring_pos; /* rank 0's rows up to here belong to it */
+  uint64_t saves;    /* calls of save in this attempt, this one included */
+};
+
+struct manta__fetched {
+  int32_t left; /* not 0: rank 0 has left its function without saving so often */
+  int32_t zero;
 };
 
 #endif

@@ -38,7 +38,8 @@ struct manta__worker {
   struct manta__ring ring;
   uint64_t seq;           /* of rows and snapshots: the session's, with the ring */
   _Atomic uint64_t said;  /* messages of other kinds */
-  pthread_mutex_t speech; /* held while something is sent: any thread may save */
+  pthread_mutex_t speech;  /* held while something is sent: any thread may save */
+  pthread_mutex_t hearing; /* held by whoever waits for an answer, until it has been read */
   bool dead;              /* we are a forked child of the worker: nothing of this is ours */
 };
 
@@ -69,7 +70,7 @@ struct manta__job {
   size_t payload_bytes;
   int result_fd; /* the result, if the function gave it so, or -1 */
   char result_kind[MANTA__RESULT_KIND];
-  uint64_t exchanges, agreements; /* that were made */
+  uint64_t exchanges, agreements, fetches; /* that were made */
 };
 
 /* What the ranks of an attempt gave to each other, by rank. */
@@ -93,6 +94,11 @@ manta_status manta__worker_exchange(struct manta__job *job, const void *mine, si
  * on each of them. An abort does not end it: those who survive it can agree how to go on. */
 manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t by,
                                  manta_error *err);
+
+/* Rank 0's newest snapshot of this attempt, when it has called save at least so often: *fd is a slot
+ * that is not written any more (close it), or -1 if there is none. Waits for it, and is ended by an
+ * abort, or by MANTA_ESTATE when rank 0 leaves its function before. Same thread. */
+manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd, manta_error *err);
 
 /* Ends the job with "peer lost", waits for the next attempt of the run and takes part in it: *job
  * is then that one, with the spec it had. MANTA_ESTATE: no peer is lost. MANTA_EABORTED: another

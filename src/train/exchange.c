@@ -200,3 +200,18 @@ void manta__exchange_left(manta_run *r, int rank)
   }
   manta__exchange_settle(r);
 }
+
+// --- fetch --------------------------------------------------------------------------------------
+
+void manta__exchange_fetch(manta_run *r, const struct manta__msg *m)
+{
+  manta_trainer *t = r->trainer;
+  manta_error err = MANTA_ERROR_INIT;
+  int rank = m->kind == MANTA__M_FETCH ? 0 : m->id.rank;
+  for (int i = 0; i < t->places; i++) {
+    struct manta__place *p = &t->place[i];
+    if (rank >= p->first && rank < p->first + p->count && p->node->conn &&
+        manta__node_send(p->node, m, NULL, &err) < 0)
+      manta__warn("%s", err.message);
+  }
+}

@@ -376,6 +376,11 @@ void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__ms
     on_snap(t, m, now);
     return;
   }
+  if (m->kind == MANTA__M_FETCH || m->kind == MANTA__M_FETCHED) {
+    if (is_current(t->run, m))
+      manta__exchange_fetch(t->run, m);
+    return;
+  }
   if (m->kind == MANTA__M_GIVE || m->kind == MANTA__M_AGREE) {
     if (is_current(t->run, m) && m->id.rank < t->run->exchange.world)
       (m->kind == MANTA__M_GIVE ? manta__exchange_give : manta__exchange_vote)(t->run, m);

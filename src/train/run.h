@@ -274,6 +274,8 @@ void manta__exchange_end(struct manta__exchange *x);
 /* A message of a rank of this attempt: bytes for all, a number to agree on. */
 void manta__exchange_give(manta_run *r, const struct manta__msg *m);
 void manta__exchange_vote(manta_run *r, const struct manta__msg *m);
+/* Passes FETCH on to the host of rank 0, and the answer to that of the rank that asked. */
+void manta__exchange_fetch(manta_run *r, const struct manta__msg *m);
 /* A rank left its function. */
 void manta__exchange_left(manta_run *r, int rank);
 /* The members changed: those who wait may have all the votes now. */

@@ -137,7 +137,8 @@ static manta_status hand_over(manta_session *s, int index, const struct manta__s
   struct manta__snap_msg body = {.slot = index,
                                  .iteration = snap->iteration,
                                  .capacity = (int64_t)slot->meta->capacity,
-                                 .ring_pos = ring_pos};
+                                 .ring_pos = ring_pos,
+                                 .saves = s->saves};
   struct manta__msg m = {.kind = MANTA__M_SNAP,
                          .id = snap->id,
                          .data = &body,
@@ -216,8 +217,24 @@ static manta_status begin_save(manta_session *s, manta_error *err)
   MANTA_TRY(manta__session_in_run(s, "save", err));
   MANTA_TRY(manta__ctl_check(s->job->ctl, err));
   manta_session_heartbeat(s);
-  s->saves = true;
+  s->saves++;
   return MANTA_OK;
+}
+
+// Other ranks may wait for rank 0 to have saved as often as they: a save that failed counts.
+static manta_status end_save(manta_session *s, manta_status st, manta_error *err)
+{
+  struct manta__job *job = s->job;
+  struct manta__snap_msg none = {.slot = -1, .saves = s->saves};
+  struct manta__msg m = {.kind = MANTA__M_SNAP, .id = job->id, .data = &none, .len = sizeof none};
+  if (st == MANTA_OK)
+    manta__origin_close(&job->origin); // from now on there is something newer
+  if (job->id.rank == 0) {
+    if (st < 0 && manta__ctl_check(job->ctl, NULL) == MANTA_OK)
+      manta__worker_send(job->worker, &m, NULL);
+    atomic_store(&job->ctl->saves, s->saves);
+  }
+  return st == MANTA_OK && manta_session_preempted(s) ? manta__session_asked_to_stop(err) : st;
 }
 
 // In `save`.
@@ -225,9 +242,8 @@ static manta_status save_whole(manta_session *s, const manta_state *state, manta
                                void *ctx, manta_error *err)
 {
   MANTA_TRY(begin_save(s, err));
-  if (s->job->id.rank == 0)
-    MANTA_TRY(save(s, state, fill, ctx, err));
-  return manta_session_preempted(s) ? manta__session_asked_to_stop(err) : MANTA_OK;
+  s->kept = false;
+  return end_save(s, s->job->id.rank == 0 ? save(s, state, fill, ctx, err) : MANTA_OK, err);
 }
 
 manta_status manta_session_save_by(manta_session *s, const manta_state *state, manta_fill_fn fill,
@@ -250,9 +266,7 @@ manta_status manta_session_save_sharded(manta_session *s, const manta_state *sta
   MANTA_TRY(manta__gate_enter(&gate, &gate.save, "save", err));
   manta_status st = begin_save(s, err);
   if (st == MANTA_OK)
-    st = manta__shard_save(manta_session_comm(s), state, save_part, s, err);
-  if (st == MANTA_OK && manta_session_preempted(s))
-    st = manta__session_asked_to_stop(err);
+    st = end_save(s, manta__shard_save(manta_session_comm(s), state, save_part, s, err), err);
   manta__mutex_leave(&gate.save);
   return st;
 }
@@ -329,16 +343,42 @@ static manta_status load_kept(manta_checkpoint **out, manta_error *err)
   return manta__checkpoint_from_fd(out, own.slot[0].fd, false, err);
 }
 
-// In `save`.
+static manta_status load_origin(const manta_session *s, manta_checkpoint **out, manta_error *err)
+{
+  const struct manta__origin *o = &s->job->origin;
+  return o->count > 0 ? manta__origin_load(out, o, false, err) : MANTA_OK;
+}
+
+// Rank 0's newest: at least as many saves as this rank has made, and as rank 0 is known to have.
+static manta_status load_newest(manta_session *s, manta_checkpoint **out, manta_error *err)
+{
+  struct manta__job *job = s->job;
+  uint64_t done = atomic_load(&job->ctl->saves), least = done > s->saves ? done : s->saves;
+  int fd;
+  if (s->kept && done <= s->saves)
+    return load_kept(out, err);
+  if (least == 0 && job->hosts == 1)
+    return load_origin(s, out, err);
+  MANTA_TRY(manta__worker_fetch(job, least, &fd, err));
+  if (fd < 0)
+    return load_origin(s, out, err);
+  manta__origin_close(&job->origin);
+  manta_status st = manta__checkpoint_from_fd(out, fd, false, err);
+  close(fd);
+  return st;
+}
+
+// A rank's first load, before its first save, is of what the attempt began from, however late. In
+// `save`.
 static manta_status load(manta_session *s, manta_checkpoint **out, manta_error *err)
 {
+  bool first = !s->loaded && s->saves == 0;
+  s->loaded = true;
   if (s->saved_slot >= 0)
     return load_saved(s, out, err);
-  if (s->kept)
-    return load_kept(out, err);
-  if (s->job->origin.count == 0)
-    return MANTA_OK;
-  return manta__origin_load(out, &s->job->origin, false, err);
+  if (first || s->job->id.rank == 0 || !s->in_run)
+    return load_origin(s, out, err);
+  return load_newest(s, out, err);
 }
 
 manta_status manta_session_load(manta_session *s, manta_checkpoint **out, manta_error *err)
@@ -387,7 +427,8 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   manta_checkpoint *c;
   s->iteration = 0;
   s->saved_slot = -1;
-  s->saves = s->has_score = s->kept = false;
+  s->saves = 0;
+  s->loaded = s->has_score = s->kept = false;
   s->files = 0;
   s->last_report_ns = manta__now();
   if (s->job->origin.count == 0)

@@ -25,10 +25,11 @@ struct manta_session {
   const char *score_key;         /* NULL: checkpoints have no score */
   bool has_score;
   double score;
-  int saved_slot;     /* newest of this attempt, or -1 */
-  bool kept;          /* on other ranks than 0: `own` has this rank's part of it */
-  _Atomic bool saves; /* save was called, on whatever rank */
-  uint64_t files;     /* number of the directory whose files go with the next save, or 0 */
+  int saved_slot;         /* newest of this attempt, or -1 */
+  bool kept;              /* on other ranks than 0: `own` has this rank's part of it */
+  bool loaded;            /* load was called */
+  _Atomic uint64_t saves; /* how often save was called, on whatever rank */
+  uint64_t files;         /* number of the directory whose files go with the next save, or 0 */
   char files_dir[PATH_MAX];
   struct manta__comms comms;
   bool detailed;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What users pass, whatever its size: config, payload, results and where they are kept. On
- * one host, and on two.
+ * What users pass, whatever its size: config, payload, results and where they are kept; and what
+ * load gives to ranks that have saved in the same attempt. On one host, and on two.
  */
 #include <errno.h>
 
 #include "rig.h"
+#include "train/session.h"
 
-#define MB    ((size_t)1 << 20)
-#define SMALL (3 * MB)  /* over a frame */
-#define LARGE (65 * MB) /* over a record of run.log, too */
+#define MB     ((size_t)1 << 20)
+#define SMALL  (3 * MB)  /* over a frame */
+#define LARGE  (65 * MB) /* over a record of run.log, too */
+#define BEHIND 0.2       /* seconds that rank 0 comes late */
 
 static manta_host two[2];
 static char command[600];
@@ -247,15 +249,175 @@ static void what_cannot_be_a_result_is_refused(void **state)
   rig_fini(&r);
 }
 
+// --- load after save ----------------------------------------------------------------------------
+
+static manta_status save_step(manta_session *s, int64_t step, manta_error *err)
+{
+  int32_t w[5000];
+  for (int i = 0; i < 5000; i++)
+    w[i] = (int32_t)(step * 10 + manta_session_rank(s));
+  manta_tensor t = {"w", MANTA_I32, 1, {5000}, w};
+  manta_value v = MANTA_MAP(MANTA_KV_INT("step", step));
+  manta_state state = {&t, 1, &v};
+  return manta_session_save(s, &state, err);
+}
+
+// That of rank 0, whole; -1 in *step: there is none.
+static manta_status load_step(manta_session *s, int64_t *step, manta_error *err)
+{
+  manta_checkpoint *c;
+  *step = -1;
+  MANTA_TRY(manta_session_load(s, &c, err));
+  if (!c)
+    return MANTA_OK;
+  const manta_tensor *t = manta_checkpoint_tensor(c, "w");
+  *step = manta_value_as_int(manta_value_get(manta_checkpoint_value(c), "step"), -2);
+  for (int i = 0; t && i < 5000; i++)
+    if (((const int32_t *)t->data)[i] != *step * 10)
+      t = NULL;
+  bool given = manta_checkpoint_given(c);
+  manta_checkpoint_close(c);
+  return t && !given ? MANTA_OK : manta_error_set(err, MANTA_EUSER, "it is not rank 0's");
+}
+
+static manta_status expect_step(manta_session *s, int64_t want, manta_error *err)
+{
+  int64_t step;
+  MANTA_TRY(load_step(s, &step, err));
+  return step == want ? MANTA_OK
+                      : manta_error_set(err, MANTA_EUSER, "rank %d: step %d, not %d",
+                                        manta_session_rank(s), (int)step, (int)want);
+}
+
+// Between hosts there may be no collectives here.
+static manta_status barrier(manta_session *s, manta_error *err)
+{
+  struct manta__blobs all;
+  if (manta_session_local_world_size(s) == manta_session_world_size(s))
+    return manta_comm_barrier(manta_session_comm(s), err);
+  MANTA_TRY(manta__worker_exchange(manta__session_job(s), "", 1, &all, manta__deadline(60), err));
+  manta__blobs_fini(&all);
+  return MANTA_OK;
+}
+
+// Rank 0 saves alone, more often than there are slots; the others have not saved since.
+static manta_status save_alone(manta_session *s, manta_error *err)
+{
+  for (int64_t step = 2; step < 9; step++) {
+    if (manta_session_rank(s) == 0)
+      MANTA_TRY(save_step(s, step, err));
+    MANTA_TRY(barrier(s, err));
+    MANTA_TRY(expect_step(s, step, err));
+    MANTA_TRY(barrier(s, err));
+  }
+  return MANTA_OK;
+}
+
+static manta_status loading(manta_session *s, manta_value *result, manta_error *err)
+{
+  int rank = manta_session_rank(s);
+  bool one_host = manta_session_local_world_size(s) == manta_session_world_size(s);
+  MANTA_TRY(expect_step(s, -1, err));
+  MANTA_TRY(expect_step(s, -1, err));
+  if (rank == 0)
+    usleep((useconds_t)(BEHIND * 1e6)); // the others' save comes first, and they wait
+  MANTA_TRY(save_step(s, 1, err));
+  MANTA_TRY(expect_step(s, 1, err));
+  MANTA_TRY(barrier(s, err));
+  for (int64_t step = 11; step < 15; step++) { // every rank saves, in step
+    MANTA_TRY(save_step(s, step, err));
+    MANTA_TRY(expect_step(s, step, err));
+    MANTA_TRY(barrier(s, err));
+  }
+  if (one_host)
+    MANTA_TRY(save_alone(s, err));
+  return manta_value_set_bool(result, true);
+}
+
+static void load_on(int hosts)
+{
+  struct rig r;
+  rig_places(&r, 4, hosts);
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, loading, &r.rc, &r.results, &r.err), &r.err);
+  assert_int_equal(r.results.count, 4);
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
+static void load_is_the_same_on_every_rank(void **state)
+{
+  load_on(1);
+}
+
+static void load_is_the_same_on_every_host(void **state)
+{
+  load_on(2);
+  load_on(3);
+}
+
+// A save of rank 0 that fails counts: nobody waits for it for ever.
+static manta_status missing_one(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_tensor t = {"w", MANTA_I32, 1, {-1}, NULL};
+  manta_state bad = {&t, 1, NULL};
+  manta_status st = manta_session_save(s, &bad, err);
+  if (st != (manta_session_rank(s) ? MANTA_OK : MANTA_EINVAL))
+    return manta_error_set(err, MANTA_EUSER, "save gave %s", manta_status_name(st));
+  return expect_step(s, -1, err);
+}
+
+static void a_save_that_failed_is_not_waited_for(void **state)
+{
+  struct rig r;
+  rig_init(&r, 3);
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, missing_one, &r.rc, &r.results, &r.err), &r.err);
+  rig_fini(&r);
+}
+
+// Rank 0 returns without a save, or dies, while another waits for it.
+static manta_status abandoning(manta_session *s, manta_value *result, manta_error *err)
+{
+  board_open();
+  if (manta_session_rank(s) == 1)
+    MANTA_TRY(save_step(s, 1, err));
+  if (manta_session_rank(s) == 1)
+    return expect_step(s, 1, err);
+  usleep((useconds_t)(BEHIND * 1e6));
+  board->fired++;
+  if (manta_session_config_bool(s, "die", false))
+    raise(SIGKILL);
+  return MANTA_OK;
+}
+
+static void the_wait_ends_with_rank_0(void **state)
+{
+  struct rig r;
+  rig_init(&r, 2);
+  r.cfg.max_retries = -2;
+  rig_make(&r);
+  assert_status(manta_trainer_run(r.t, abandoning, &r.rc, &r.results, &r.err), MANTA_ESTATE);
+  assert_has(r.err.message, "rank 0 has left its train function");
+  assert_int_equal(r.err.rank, 1);
+  assert_int_equal(board->fired, 1);
+  manta_value die = MANTA_MAP(MANTA_KV_BOOL("die", true));
+  r.rc.config = &die;
+  assert_status(manta_trainer_run(r.t, abandoning, &r.rc, &r.results, &r.err), MANTA_EWORKER);
+  assert_int_equal(r.err.rank, 0);
+  assert_int_equal(board->fired, 2);
+  rig_fini(&r);
+}
+
 int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
   board_open();
   const struct CMUnitTest tests[] = {
-      rig_test(large_things_pass_on_one_host),
-      rig_test(large_things_pass_between_hosts),
-      rig_test(the_words_of_a_failure_may_be_many),
-      rig_test(what_cannot_be_a_result_is_refused),
+      rig_test(large_things_pass_on_one_host),        rig_test(large_things_pass_between_hosts),
+      rig_test(the_words_of_a_failure_may_be_many),   rig_test(what_cannot_be_a_result_is_refused),
+      rig_test(load_is_the_same_on_every_rank),       rig_test(load_is_the_same_on_every_host),
+      rig_test(a_save_that_failed_is_not_waited_for), rig_test(the_wait_ends_with_rank_0),
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
