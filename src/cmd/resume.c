@@ -31,7 +31,14 @@ struct origin {
 static int print_result(const struct manta__runref *r, const struct manta__standing *s)
 {
   const manta_value *results = manta_value_get(&s->sum.finish, "results");
+  const manta_value *files = manta_value_get(&s->sum.finish, "files");
   manta__say("%s has finished: there is nothing to resume; its results are", r->name);
+  for (size_t i = 0; files && files->type == MANTA_LIST && i < files->count; i++) {
+    const manta_value *f = manta_value_at(files, i);
+    if (f->type == MANTA_MAP)
+      manta__say("that of rank %zu is in %s/%s", i, r->path,
+                 manta_value_as_string(manta_value_get(f, "file"), "?"));
+  }
   return results ? manta__print_json(results) : MANTA__EXIT_OK;
 }
 

@@ -166,6 +166,8 @@ static manta_status fill_json(manta_value *v, const struct manta__runref *r,
   MANTA_TRY(put_copy(v, "metrics", &m->last));
   MANTA_TRY(put_copy(v, "checkpoint", &m->ckpt));
   MANTA_TRY(put_copy(v, "results", manta_value_get(&m->finish, "results")));
+  if (manta_value_get(&m->finish, "files"))
+    MANTA_TRY(put_copy(v, "files", manta_value_get(&m->finish, "files")));
   return put_copy(v, "message", manta_value_get(&m->finish, "message"));
 }
 

@@ -409,10 +409,115 @@ static void the_wait_ends_with_rank_0(void **state)
   rig_fini(&r);
 }
 
+// --- gigabytes ----------------------------------------------------------------------------------
+
+#define GB ((size_t)1 << 30)
+
+static bool has_memory(size_t bytes)
+{
+  char line[128];
+  unsigned long long kb = 0;
+  FILE *f = fopen("/proc/meminfo", "re");
+  while (f && fgets(line, sizeof line, f))
+    sscanf(line, "MemAvailable: %llu", &kb);
+  if (f)
+    fclose(f);
+  if (kb * 1024 < bytes)
+    print_message("# skipped: %llu MB of memory\n", kb / 1024);
+  return kb * 1024 >= bytes;
+}
+
+static uint8_t *touched(size_t n)
+{
+  uint8_t *p = calloc(n, 1);
+  for (size_t i = 0; p && i < n; i += MB)
+    p[i] = byte_at(i / MB, 1);
+  return p;
+}
+
+static bool is_touched(const uint8_t *p, size_t n)
+{
+  for (size_t i = 0; i < n; i += MB)
+    if (p[i] != byte_at(i / MB, 1))
+      return false;
+  return true;
+}
+
+static manta_status return_huge(manta_session *s, manta_value *result, manta_error *err)
+{
+  size_t n = 12 * GB / 10;
+  uint8_t *p = touched(n);
+  if (!p)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory");
+  manta_status st = manta_session_rank(s) == 0 ? manta_value_set_bytes(result, p, n)
+                                               : give_file(s, p, n, true, err);
+  free(p);
+  return st;
+}
+
+static void results_of_gigabytes_come_back(void **state)
+{
+  struct rig r;
+  size_t n = 12 * GB / 10;
+  if (!has_memory(14 * GB))
+    return;
+  rig_init(&r, 2);
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, return_huge, &r.rc, &r.results, &r.err), &r.err);
+  for (size_t i = 0; i < 2; i++) {
+    const manta_value *v = manta_value_at(&r.results, i);
+    assert_int_equal(v->count, n);
+    assert_true(is_touched((const uint8_t *)v->u.s, n));
+  }
+  rig_fini(&r);
+}
+
+static manta_status save_huge(manta_session *s, manta_value *result, manta_error *err)
+{
+  size_t n = 22 * GB / 10;
+  manta_checkpoint *c = NULL;
+  uint8_t *p = manta_session_rank(s) == 0 ? touched(n) : NULL;
+  manta_tensor t = {"w", MANTA_U8, 1, {(int64_t)n}, p};
+  manta_state whole = {&t, 1, NULL}, none = {NULL, 0, NULL};
+  manta_status st = manta_session_save(s, p ? &whole : &none, err);
+  free(p);
+  MANTA_TRY(st);
+  MANTA_TRY(manta_session_load(s, &c, err));
+  const manta_tensor *w = c ? manta_checkpoint_tensor(c, "w") : NULL;
+  bool same = w && w->shape[0] == (int64_t)n && is_touched(w->data, n);
+  manta_checkpoint_close(c);
+  return same ? MANTA_OK : manta_error_set(err, MANTA_EUSER, "another state");
+}
+
+static void checkpoints_of_gigabytes_are_loaded(void **state)
+{
+  struct rig r;
+  if (!has_memory(16 * GB))
+    return;
+  rig_init(&r, 2);
+  rig_make(&r);
+  assert_ok(manta_trainer_run(r.t, save_huge, &r.rc, &r.results, &r.err), &r.err);
+  rig_fini(&r);
+}
+
+static int test_large(void)
+{
+  const struct CMUnitTest tests[] = {
+      rig_test(results_of_gigabytes_come_back),
+      rig_test(checkpoints_of_gigabytes_are_loaded),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
 int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
   board_open();
+  if (argc > 1 && !strcmp(argv[1], "--large")) {
+    int wrong = test_large();
+    board_close();
+    return wrong;
+  }
   const struct CMUnitTest tests[] = {
       rig_test(large_things_pass_on_one_host),        rig_test(large_things_pass_between_hosts),
       rig_test(the_words_of_a_failure_may_be_many),   rig_test(what_cannot_be_a_result_is_refused),
