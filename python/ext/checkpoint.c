@@ -15,6 +15,7 @@ typedef struct {
   PyObject_HEAD PyObject *owner; /* a checkpoint, or None */
   void *data;
   Py_ssize_t bytes;
+  int readonly;
 } view;
 
 static PyTypeObject *checkpoint_type, *view_type;
@@ -30,13 +31,22 @@ static PyObject *view_new(PyObject *owner, void *data, Py_ssize_t bytes)
   v->owner = owner;
   v->data = data;
   v->bytes = bytes;
+  v->readonly = 0;
   return (PyObject *)v;
+}
+
+PyObject *mpy_view_new(const void *data, size_t bytes)
+{
+  PyObject *v = view_new(Py_None, (void *)(uintptr_t)data, (Py_ssize_t)bytes);
+  if (v)
+    ((view *)v)->readonly = 1;
+  return v;
 }
 
 static int view_buffer(PyObject *self, Py_buffer *b, int flags)
 {
   view *v = (view *)self;
-  return PyBuffer_FillInfo(b, self, v->data, v->bytes, 0, flags);
+  return PyBuffer_FillInfo(b, self, v->data, v->bytes, v->readonly, flags);
 }
 
 static void view_dealloc(PyObject *self)
@@ -134,6 +144,11 @@ static PyObject *iteration(PyObject *self, PyObject *none)
   return PyLong_FromLongLong(manta_checkpoint_iteration(((checkpoint *)self)->c));
 }
 
+static PyObject *given(PyObject *self, PyObject *none)
+{
+  return PyBool_FromLong(manta_checkpoint_given(((checkpoint *)self)->c));
+}
+
 static PyObject *open_checkpoint(PyObject *self, PyObject *args)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -157,6 +172,8 @@ static PyMethodDef methods[] = {
      MPY_DOC("value($self)", "() -> Any", "The small value beside them.")},
     {"iteration", iteration, METH_NOARGS,
      MPY_DOC("iteration($self)", "() -> int", "Reports that had been made.")},
+    {"given", given, METH_NOARGS,
+     MPY_DOC("given($self)", "() -> bool", "Whether it was not saved by this run.")},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef functions[] = {

@@ -2,15 +2,13 @@
  *
  * python/ext/convert.c - Python objects as manta values, and back.
  *
- * What has no counterpart travels as a map of two: PICKLE, its pickle, and REPR, for those who read
- * it without Python.
+ * What has no counterpart travels as a map of two: MPY_PICKLE and MPY_REPR, for those who read
+ * it without Python. Such a map is unpickled only where the caller says that the value comes from
+ * the own run (mpy_from_own): anybody can write one into a file.
  */
 #include "ext.h"
 
 #include <string.h>
-
-#define PICKLE "$py"
-#define REPR   "$repr"
 
 static bool fail(manta_status st)
 {
@@ -32,8 +30,8 @@ static bool from_text(PyObject *o, manta_value *out)
     PyErr_Clear();
     return false;
   }
-  if (strlen(s) != (size_t)n)
-    return false; // a NUL inside
+  if (strlen(s) != (size_t)n || (size_t)n > MANTA_VALUE_MAX_BYTES)
+    return false; // a NUL inside, or too long
   *out = manta_value_borrow_string(s);
   return true;
 }
@@ -86,7 +84,7 @@ static bool from_plain(PyObject *o, enum mpy_how how, manta_value *out, int dept
     return overflow == 0;
   } else if (PyUnicode_CheckExact(o))
     return from_text(o, out);
-  else if (PyBytes_CheckExact(o))
+  else if (PyBytes_CheckExact(o) && (size_t)PyBytes_Size(o) <= MANTA_VALUE_MAX_BYTES)
     *out = manta_value_borrow_bytes(PyBytes_AsString(o), (size_t)PyBytes_Size(o));
   else if (depth >= MANTA_VALUE_MAX_DEPTH - 2)
     return false;
@@ -135,8 +133,8 @@ static bool from_pickle(PyObject *o, manta_value *out)
   const char *text = repr ? PyUnicode_AsUTF8AndSize(repr, NULL) : NULL;
   bool ok = bytes && text;
   manta_status st = ok ? manta_value_set_map(out) : MANTA_OK;
-  if (ok && st == MANTA_OK && (ok = put_bytes(out, PICKLE, bytes)))
-    st = manta_value_put_string(out, REPR, text);
+  if (ok && st == MANTA_OK && (ok = put_bytes(out, MPY_PICKLE, bytes)))
+    st = manta_value_put_string(out, MPY_REPR, text);
   Py_DecRef(pair);
   return ok && (st == MANTA_OK || fail(st));
 }
@@ -161,11 +159,13 @@ bool mpy_to_value(PyObject *o, enum mpy_how how, manta_value *out)
 
 // --- to Python -----------------------------------------------------------------------------------
 
-static PyObject *to_list(const manta_value *v)
+static PyObject *to_python(const manta_value *v, bool own);
+
+static PyObject *to_list(const manta_value *v, bool own)
 {
   PyObject *list = PyList_New((Py_ssize_t)v->count);
   for (uint32_t i = 0; list && i < v->count; i++) {
-    PyObject *x = mpy_from_value(&v->u.items[i]);
+    PyObject *x = to_python(&v->u.items[i], own);
     if (!x || PyList_SetItem(list, (Py_ssize_t)i, x) < 0) {
       Py_DecRef(list);
       return NULL;
@@ -189,15 +189,15 @@ static PyObject *to_key(const char *key)
   return PyUnicode_InternFromString(key);
 }
 
-static PyObject *to_dict(const manta_value *v)
+static PyObject *to_dict(const manta_value *v, bool own)
 {
-  const manta_value *pickled = v->count == 2 ? manta_value_get(v, PICKLE) : NULL;
+  const manta_value *pickled = own && v->count == 2 ? manta_value_get(v, MPY_PICKLE) : NULL;
   if (pickled && pickled->type == MANTA_BYTES)
     return unpickle(pickled);
   PyObject *dict = PyDict_New();
   for (uint32_t i = 0; dict && i < v->count; i++) {
     PyObject *key = to_key(v->u.pairs[i].key);
-    PyObject *x = key ? mpy_from_value(&v->u.pairs[i].value) : NULL;
+    PyObject *x = key ? to_python(&v->u.pairs[i].value, own) : NULL;
     if (!x || PyDict_SetItem(dict, key, x) < 0) {
       Py_DecRef(dict);
       dict = NULL;
@@ -208,7 +208,7 @@ static PyObject *to_dict(const manta_value *v)
   return dict;
 }
 
-PyObject *mpy_from_value(const manta_value *v)
+static PyObject *to_python(const manta_value *v, bool own)
 {
   switch (v->type) {
   case MANTA_BOOL:
@@ -222,11 +222,21 @@ PyObject *mpy_from_value(const manta_value *v)
   case MANTA_BYTES:
     return PyBytes_FromStringAndSize(v->u.s, (Py_ssize_t)v->count);
   case MANTA_LIST:
-    return to_list(v);
+    return to_list(v, own);
   case MANTA_MAP:
-    return to_dict(v);
+    return to_dict(v, own);
   default:
     Py_IncRef(Py_None);
     return Py_None;
   }
+}
+
+PyObject *mpy_from_value(const manta_value *v)
+{
+  return to_python(v, false);
+}
+
+PyObject *mpy_from_own(const manta_value *v)
+{
+  return to_python(v, true);
 }

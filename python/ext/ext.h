@@ -35,8 +35,10 @@ manta_status mpy_status_of_raised(manta_error *err);
  * Finish it in either case. */
 bool mpy_program(PyObject *pair, manta_program *p);
 void mpy_program_fini(manta_program *p);
-/* A function of manta._worker, borrowed for good, or NULL with an exception. */
+/* A function of manta._worker, or of another module, borrowed for good, or NULL with an exception.
+ */
 PyObject *mpy_worker_function(const char *name);
+PyObject *mpy_function(const char *module, const char *name);
 
 /* --- trainer.c --- */
 
@@ -55,6 +57,10 @@ bool mpy_wait_until_none(const int *count);
 
 /* --- convert.c --- */
 
+/* What has no counterpart travels as a map of these two. */
+#define MPY_PICKLE "$py"
+#define MPY_REPR   "$repr"
+
 enum mpy_how {
   MPY_EXACT,    /* only what comes back as the same type; else false, without an exception */
   MPY_FAITHFUL, /* exact, or pickled as a whole */
@@ -63,8 +69,12 @@ enum mpy_how {
 /* Makes *out of `o`. Strings are borrowed from the objects: they must outlive the value (fini it).
  * False: not possible (EXACT), or with an exception set. */
 bool mpy_to_value(PyObject *o, enum mpy_how how, manta_value *out);
-/* A new object, or NULL with an exception. What was pickled is unpickled. */
+/* A new object, or NULL with an exception. Nothing is unpickled: what looks like a pickle comes back
+ * as the dict that it is. */
 PyObject *mpy_from_value(const manta_value *v);
+/* The same for rows and results of the own run, which no stranger has written: what was pickled is
+ * unpickled. */
+PyObject *mpy_from_own(const manta_value *v);
 
 /* --- the types: each adds itself to the module, 0 or -1 --- */
 
@@ -81,5 +91,7 @@ manta_train_fn mpy_train_function(void);
 PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
                       PyObject *output, PyObject *renew);
 PyObject *mpy_checkpoint_new(manta_checkpoint *c); /* takes it; NULL becomes None */
+/* Memory to be read, as a View; the caller sees to it that it outlives what reads it. */
+PyObject *mpy_view_new(const void *data, size_t bytes);
 
 #endif

@@ -93,14 +93,18 @@ manta_status mpy_status_of_raised(manta_error *err)
   return st;
 }
 
+PyObject *mpy_function(const char *module, const char *name)
+{
+  PyObject *m = PyImport_ImportModule(module);
+  PyObject *f = m ? PyObject_GetAttrString(m, name) : NULL;
+  Py_DecRef(f); // the module keeps it
+  Py_DecRef(m); // and Python the module
+  return f;
+}
+
 PyObject *mpy_worker_function(const char *name)
 {
-  static PyObject *worker;
-  if (!worker && !(worker = PyImport_ImportModule("manta._worker")))
-    return NULL;
-  PyObject *f = PyObject_GetAttrString(worker, name);
-  Py_DecRef(f); // the module keeps it
-  return f;
+  return mpy_function("manta._worker", name);
 }
 
 // --- the process ---------------------------------------------------------------------------------

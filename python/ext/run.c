@@ -131,7 +131,7 @@ static PyObject *rows_to_python(const manta_rows *rows)
 {
   PyObject *list = PyList_New(rows->count);
   for (int i = 0; list && i < rows->count; i++) {
-    PyObject *row = mpy_from_value(&rows->rows[i]);
+    PyObject *row = mpy_from_own(&rows->rows[i]);
     if (!row || PyList_SetItem(list, i, row) < 0) {
       Py_DecRef(list);
       return NULL;
@@ -145,7 +145,7 @@ static PyObject *rows_to_python(const manta_rows *rows)
 static PyObject *raise_failure(const manta_run *r, const manta_error *err)
 {
   const manta_value *v = manta_run_failure(r);
-  PyObject *detail = v ? mpy_from_value(v) : NULL;
+  PyObject *detail = v ? mpy_from_own(v) : NULL;
   if (v && !detail)
     PyErr_Clear(); // the message says enough
   mpy_raise_with(err, detail);
@@ -236,15 +236,57 @@ static PyObject *finished(PyObject *self, PyObject *none)
   return r ? PyBool_FromLong(manta_run_finished(r)) : NULL;
 }
 
+// What went wrong with a result does not lose it.
+static void note_file(const manta_run *r, int rank)
+{
+  PyObject *type, *value, *trace;
+  const char *file = manta_run_result_file(r, rank);
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject *note =
+      PyUnicode_FromFormat("the result of rank %d could not be read here; it lies in %s", rank,
+                           *file ? file : "run.log of the run's directory");
+  PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
+  if (!done)
+    PyErr_Clear();
+  Py_DecRef(done);
+  Py_DecRef(note);
+  PyErr_Restore(type, value, trace);
+}
+
+static PyObject *result_of(const manta_run *r, const manta_value *all, int rank)
+{
+  const void *bytes;
+  size_t n;
+  if (manta_run_result_bytes(r, rank, &bytes, &n, NULL) < 0)
+    return mpy_from_own(manta_value_at(all, (size_t)rank));
+  PyObject *load = mpy_function("manta._results", "load");
+  PyObject *view = load ? mpy_view_new(bytes, n) : NULL;
+  PyObject *x = view ? PyObject_CallFunctionObjArgs(load, view, NULL) : NULL;
+  Py_DecRef(view);
+  return x;
+}
+
 static PyObject *results(PyObject *self, PyObject *none)
 {
   manta_run *r = open_run(self);
   const manta_value *v = r ? manta_run_results(r) : NULL;
-  if (v)
-    return mpy_from_value(v);
-  if (r)
-    Py_IncRef(Py_None);
-  return r ? Py_None : NULL;
+  if (!v) {
+    if (r)
+      Py_IncRef(Py_None);
+    return r ? Py_None : NULL;
+  }
+  PyObject *list = PyList_New((Py_ssize_t)v->count);
+  for (uint32_t i = 0; list && i < v->count; i++) {
+    PyObject *x = result_of(r, v, (int)i);
+    if (!x)
+      note_file(r, (int)i);
+    if (!x || PyList_SetItem(list, (Py_ssize_t)i, x) < 0) {
+      Py_DecRef(list);
+      return NULL;
+    }
+  }
+  return list;
 }
 
 // A thread that is inside next is sent away first; if that is this one, in a callback, the run only

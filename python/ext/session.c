@@ -118,7 +118,7 @@ static PyObject *payload(PyObject *self, PyObject *none)
   manta_session *s = session();
   size_t n = 0;
   const void *p = s ? manta_session_payload(s, &n) : NULL;
-  return s ? PyBytes_FromStringAndSize(p, (Py_ssize_t)n) : NULL;
+  return s ? mpy_view_new(p, n) : NULL;
 }
 
 static PyObject *preempted(PyObject *self, PyObject *none)
@@ -291,7 +291,8 @@ static PyMethodDef functions[] = {
      MPY_DOC("iteration($module)", "() -> int", "Reports made so far.")},
     {"config", config, METH_NOARGS, MPY_DOC("config($module)", "() -> Any", "The run's config.")},
     {"payload", payload, METH_NOARGS,
-     MPY_DOC("payload($module)", "() -> bytes", "The bytes that came with the run.")},
+     MPY_DOC("payload($module)", "() -> View",
+             "The bytes that came with the run, until its function returns.")},
     {"preempted", preempted, METH_NOARGS,
      MPY_DOC("preempted($module)", "() -> bool", "Whether the run was asked to stop.")},
     {"heartbeat", heartbeat, METH_NOARGS,

@@ -5,6 +5,11 @@
  */
 #include "ext.h"
 
+#include <string.h>
+#include <unistd.h>
+
+#define SMALL (32u << 10) /* bytes of a plain result that travel as a value */
+
 // What an exception leaves for the driver: (status name, message, detail), made by
 // manta._worker.explain.
 static manta_status take_failure(PyObject *explained, manta_value *result, manta_error *err)
@@ -41,15 +46,56 @@ static manta_status fail(manta_value *result, manta_error *err)
   return st;
 }
 
-static manta_status take_result(PyObject *o, manta_value *result, manta_error *err)
+// About what it takes in a message.
+static size_t weight(const manta_value *v)
+{
+  size_t n = v->type == MANTA_STRING || v->type == MANTA_BYTES ? v->count : 9;
+  for (uint32_t i = 0; v->type == MANTA_LIST && i < v->count; i++)
+    n += weight(&v->u.items[i]);
+  for (uint32_t i = 0; v->type == MANTA_MAP && i < v->count; i++)
+    n += strlen(v->u.pairs[i].key) + weight(&v->u.pairs[i].value);
+  return n;
+}
+
+// (descriptor, pickle, repr) of manta._results.dump.
+static manta_status take_pickle(manta_session *s, PyObject *dumped, manta_value *result,
+                                manta_error *err)
+{
+  int fd;
+  const char *bytes, *repr;
+  Py_ssize_t n;
+  if (!PyArg_ParseTuple(dumped, "iy#s", &fd, &bytes, &n, &repr))
+    return fail(result, err);
+  if (fd < 0) {
+    manta_value v = MANTA_MAP(MANTA_KV(MPY_PICKLE, manta_value_borrow_bytes(bytes, (size_t)n)),
+                              MANTA_KV_STR(MPY_REPR, repr));
+    return manta_value_copy(result, &v);
+  }
+  manta_status st = manta_session_result(s, fd, "pickle", err);
+  close(fd);
+  return st < 0 ? st : manta_value_set_string(result, repr);
+}
+
+// Plain and small: as a value. Else a pickle, and if that is large, a memory file.
+static manta_status take_result(manta_session *s, PyObject *o, manta_value *result,
+                                manta_error *err)
 {
   manta_value v = {0};
-  bool ok = mpy_to_value(o, MPY_FAITHFUL, &v);
-  manta_status st = ok ? manta_value_copy(result, &v) : MANTA_OK;
+  bool plain = mpy_to_value(o, MPY_EXACT, &v);
+  bool small = plain && weight(&v) <= SMALL;
+  manta_status st = small ? manta_value_copy(result, &v) : MANTA_OK;
   manta_value_fini(&v);
-  if (!ok)
+  if (!small && PyErr_Occurred())
     return fail(result, err);
-  return st < 0 ? manta_error_set(err, st, "no memory for the result") : MANTA_OK;
+  if (!small) {
+    PyObject *dump = mpy_function("manta._results", "dump");
+    PyObject *dumped = dump ? PyObject_CallFunctionObjArgs(dump, o, NULL) : NULL;
+    if (!dumped)
+      return fail(result, err);
+    st = take_pickle(s, dumped, result, err);
+    Py_DecRef(dumped);
+  }
+  return st == MANTA_ENOMEM ? manta_error_set(err, st, "no memory for the result") : st;
 }
 
 static manta_status run_in_python(manta_session *s, manta_value *result, manta_error *err)
@@ -57,7 +103,7 @@ static manta_status run_in_python(manta_session *s, manta_value *result, manta_e
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *run = mpy_worker_function("run");
   PyObject *o = run ? PyObject_CallFunctionObjArgs(run, NULL) : NULL;
-  manta_status st = o ? take_result(o, result, err) : fail(result, err);
+  manta_status st = o ? take_result(s, o, result, err) : fail(result, err);
   Py_DecRef(o);
   // A thread that is still saving may have to fill in its state, in Python.
   Py_BEGIN_ALLOW_THREADS;

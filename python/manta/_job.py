@@ -41,6 +41,7 @@ class Job:
     kwargs: dict[str, Any] = field(default_factory=dict)
     checkpoint: Any = None  # what load_checkpoint gives before anything was saved
     auto: bool = False  # checkpoint="auto"
+    trust: bool = False  # a checkpoint that was named by its path may be unpickled
     kind: Kind = Kind.RUN
 
     def pack(self, name: str) -> bytes:

@@ -63,6 +63,8 @@ class WorkerLost(Error):
 
 class Checkpoint:
     """A checkpoint that can be read."""
+    def given(self) -> bool:
+        """Whether it was not saved by this run."""
     def iteration(self) -> int:
         """Reports that had been made."""
     def tensors(self) -> list[tuple[str, int, tuple[int, ...], View]]:
@@ -331,8 +333,8 @@ def open_checkpoint(directory: str, verify: bool = True, /) -> Checkpoint:
 def own_address() -> tuple[str, str]:
     """Where other hosts reach this one: an address, and the interface that has it."""
 
-def payload() -> bytes:
-    """The bytes that came with the run."""
+def payload() -> View:
+    """The bytes that came with the run, until its function returns."""
 
 def place() -> tuple[int, int, int, int, int, int]:
     """(rank, world size, local rank, local world size, node rank, attempt)."""

@@ -67,8 +67,13 @@ def dumps_unwrapped(o: Any) -> bytes:
     """The pickle of `o`, with models in DistributedDataParallel as the models alone: where it goes
     there is no process group."""
     out = io.BytesIO()
-    _unwrapping()(out).dump(o)
+    dump_unwrapped(o, out)
     return out.getvalue()
+
+
+def dump_unwrapped(o: Any, file: Any) -> None:
+    """The same into a file, or what has a method write."""
+    _unwrapping()(file).dump(o)
 
 
 @functools.cache

@@ -114,7 +114,7 @@ def again(config: dict[str, Any]) -> list[Any]:
 
 
 def test_the_newest_in_the_same_attempt(trainer: Trainer) -> None:
-    assert trainer.run(again) == [[None, (4, 4000), (4, 4000)], [None, None, None]]
+    assert trainer.run(again) == [[None, (4, 4000), (4, 4000)]] * 2
     assert trainer.latest_checkpoint["step"] == 4
 
 
@@ -211,7 +211,7 @@ def with_files(config: dict[str, Any]) -> Any:
 
 def test_files_lie_in_their_checkpoint(trainer: Trainer) -> None:
     assert trainer.run(with_files, checkpoint_strategy=CheckpointStrategy(num_to_keep=2)) == [
-        (5, 5.0), None]
+        (5, 5.0)] * 2
     import torch
     kept = checkpoints(trainer)
     assert len(kept) == 2

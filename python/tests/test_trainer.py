@@ -194,7 +194,6 @@ def test_an_unpicklable_result_is_the_users_error(two: Trainer) -> None:
     ({"backend": "jax"}, ValueError, "'torch'"),
     ({"backend": 3}, TypeError, "BackendConfig"),
     ({"backend_args": "torch"}, TypeError, "BackendConfig"),
-    ({"backend": None, "config": [1]}, TypeError, "dict"),
     ({"backend": None, "max_retries": -2}, ValueError, "max_retries"),
     ({"backend": None, "step_timeout": 0}, ValueError, "step_timeout"),
     ({"backend": None, "retry_exceptions": (1,)}, TypeError, "exception types"),

@@ -91,8 +91,10 @@ def _save_whole(obj: Any, files: bool) -> None:
 
 def load(device: Any = None) -> Any:
     """What load_checkpoint does in a worker."""
-    found = _manta.load()
-    if found is not None:
-        return restore(found, True, device, _manta.place()[:2])
     from manta import _worker
-    return _worker.job.checkpoint if _worker.job is not None else None
+    job = _worker.job
+    found = _manta.load()
+    if found is not None:  # what the run itself has saved nobody else has written
+        trust = not found.given() or (job is not None and job.trust)
+        return restore(found, trust, device, _manta.place()[:2])
+    return job.checkpoint if job is not None else None

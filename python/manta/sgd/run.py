@@ -63,7 +63,7 @@ class Run:
         self.directory = trainer.run_dir()
         _note(self)
 
-    def begin(self, config: dict[str, Any], workers: int) -> None:
+    def begin(self, config: Any, workers: int) -> None:
         self._notices.begin()
         self._caller.start(logdir=self.directory, config=config, num_workers=workers)
 

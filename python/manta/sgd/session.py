@@ -82,8 +82,9 @@ def load_checkpoint(device: Any = None) -> Any:
     Of a sharded checkpoint each rank gets its own part back; if the number of ranks is another one
     now, all of them get the list of all parts, and in it DTensors as whole tensors.
 
-    Within an attempt what was saved in it without `sharded` comes back on rank 0 alone; the others
-    get what the attempt began from."""
+    It is the same on every rank. A rank's first call, before its first save_checkpoint, gives what
+    the attempt began from, however far rank 0 has come; later ones what rank 0 saved last, after a
+    wait if this rank has saved more often than rank 0 so far."""
     if not _manta.in_session():
         _outside("load_checkpoint")
         return None

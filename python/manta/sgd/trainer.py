@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _driver, _job, _manta
+from manta import _config, _driver, _job, _manta
 from manta.sgd import backend as _backend
 from manta.sgd import hosts as _hosts
 from manta.sgd import resources as _resources
@@ -34,7 +35,7 @@ class Trainer:
     def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool = False,
                  resources_per_worker: dict[str, Any] | None = None,
                  cpus_per_worker: float | None = None, gpus_per_worker: float | None = None,
-                 backend_args: Any = None, config: dict[str, Any] | None = None,
+                 backend_args: Any = None, config: Any = None,
                  callbacks: Sequence[Any] | None = None, logdir: str | Path | None = None,
                  max_retries: int = 3, retry_exceptions: Any = False,
                  step_timeout: float | None = None, address: str | None = None, *,
@@ -53,7 +54,7 @@ class Trainer:
         self._backend = _backend.resolve(backend, backend_args)
         self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions),
                                      gpus=figures["gpus_per_worker"] > 0)
-        self._config = _checked_config(config)
+        self._config = config
         self._callbacks = list(callbacks or [])
         self._strict_reports = strict_reports
         self._resume: str | None = None
@@ -198,7 +199,7 @@ class Trainer:
 
     # --- runs -------------------------------------------------------------------------------------
 
-    def run(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,
+    def run(self, train_func: Callable[..., Any], config: Any = None,
             callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
             checkpoint_strategy: CheckpointStrategy | None = None,
             num_workers: int | None = None, *, trust: bool = False) -> list[Any]:
@@ -211,7 +212,7 @@ class Trainer:
         finally:
             self._running = False
 
-    def run_generator(self, train_func: Callable[..., Any], config: dict[str, Any] | None = None,
+    def run_generator(self, train_func: Callable[..., Any], config: Any = None,
                       callbacks: Sequence[Any] | None = None, dataset: Any = None,
                       checkpoint: Any = None,
                       checkpoint_strategy: CheckpointStrategy | None = None,
@@ -236,16 +237,17 @@ class Trainer:
         if isinstance(checkpoint, str) and checkpoint == "auto" and (
                 self._backend.framework != "torch"):
             raise ValueError('checkpoint="auto" needs the torch backend')
-        config = self._config if config is None else _checked_config(config)
-        options = _checkpoint_options(checkpoint, self.logdir, trust)
+        config = self._config if config is None else config
+        options, trust = _checkpoint_options(checkpoint, self.logdir, trust)
         if strategy is not None:
             options |= strategy.options()
         workers = 0 if num_workers is None else _resources.worker_range(num_workers)[0]
-        payload = self._job(function, config, checkpoint).pack(_name_of(function))
+        payload = self._job(function, config, checkpoint, trust).pack(_name_of(function))
         if self._has_hooks() and not self._told_start:
             self.start()
         every = self._callbacks + list(callbacks or [])
-        run = Run(lambda: self._trainer.run(payload, config, workers=workers, output=self._show,
+        said = None if config is None else _config.described(config)
+        run = Run(lambda: self._trainer.run(payload, said, workers=workers, output=self._show,
                                             strict_reports=self._strict_reports,
                                             resume=self._resume,
                                             renew=self._renew if self._has_hooks() else None,
@@ -261,10 +263,11 @@ class Trainer:
             raise
         return run
 
-    def _job(self, function: Callable[..., Any], config: Any, checkpoint: Any) -> _job.Job:
-        args = ({} if config is None else config,) if _wants_config(function) else ()
+    def _job(self, function: Callable[..., Any], config: Any, checkpoint: Any,
+             trust: bool) -> _job.Job:
+        args, kwargs = _arguments(function, {} if config is None else config)
         given = checkpoint if not isinstance(checkpoint, (str, Path)) else None
-        return _job.Job(self._setting, function, args, checkpoint=given,
+        return _job.Job(self._setting, function, args, kwargs, checkpoint=given, trust=trust,
                         auto=checkpoint == "auto" if isinstance(checkpoint, str) else False)
 
     def _show(self, rank: int, text: str) -> None:
@@ -340,12 +343,6 @@ def _check_address(address: str | None) -> None:
                          f"host; others go into hosts=[…]")
 
 
-def _checked_config(config: Any) -> dict[str, Any] | None:
-    if config is not None and not isinstance(config, dict):
-        raise TypeError(f"config must be a dict, not {type(config).__name__}")
-    return config
-
-
 def _retried(types: Any) -> tuple[type[BaseException], ...]:
     if isinstance(types, type):
         types = (types,)
@@ -383,19 +380,23 @@ def _name_of(function: Any) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def _wants_config(function: Any) -> bool:
-    """Whether to pass the config: a train function takes nothing, or one argument."""
+def _arguments(function: Any, config: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a train function is called with: nothing, the config, or its entries by name."""
     if not callable(function):
         raise TypeError(f"the train function must be callable, not {function!r}")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin
-        return False
+        return (), {}
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD,
                                                       p.VAR_POSITIONAL)]
     if len(positional) > 1:
         _too_many(function, positional)
-    return bool(positional)
+    if positional:
+        return (config,), {}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return (), _config.keywords(config, _name_of(function))
+    return (), {}
 
 
 def _too_many(function: Any, parameters: list[inspect.Parameter]) -> NoReturn:
@@ -405,18 +406,21 @@ def _too_many(function: Any, parameters: list[inspect.Parameter]) -> NoReturn:
                      f"hint: put the others into config, or use functools.partial")
 
 
-def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> dict[str, Any]:
+def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> tuple[dict[str, Any], bool]:
     """A path is libmanta's business; an object travels with the job. A checkpoint from elsewhere
-    may hold a pickle, and reading it runs what its writer put into it."""
+    may hold a pickle, and reading it runs what its writer put into it: without trust the workers
+    do not read it. Here only the answer comes sooner."""
     if not isinstance(checkpoint, (str, Path)) or checkpoint == "auto":
-        return {}
+        return {}, trust
     path = Path(checkpoint).expanduser().resolve()
     if not (path / "manifest.json").is_file():
         raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is")
-    if not trust and not path.is_relative_to(home.expanduser().resolve()):
+    trust = trust or (path.is_relative_to(home.expanduser().resolve())
+                      and path.stat().st_uid == os.geteuid())
+    if not trust:
         from manta import _state
         if _state.is_pickled(path):
             raise PermissionError(f"{path} is not from a run in {home}, and holds a pickle: "
                                   f"reading it runs what its writer put into it\n"
                                   f"hint: run(..., trust=True) if it is yours")
-    return {"checkpoint": str(path)}
+    return {"checkpoint": str(path)}, trust
