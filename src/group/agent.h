@@ -164,8 +164,8 @@ struct group {
   struct holders *holders; /* it waits for other agents to say what they hold; NULL: it does not */
   manta_value elsewhere;   /* the run's workers on other hosts, as the driver tells it; a list */
   int64_t weighed;         /* largest slot that was held against the memory there is */
-  uint64_t saves;        /* that rank 0 has made in this attempt */
-  struct fetch *fetches; /* ranks that wait for one of them */
+  uint64_t saves;          /* that rank 0 has made in this attempt */
+  struct fetch *fetches;   /* ranks that wait for one of them */
 };
 
 struct agent {

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "group/agent.h"
 
+#define LOOK_S 0.001
 #define GONE_S 10.0 /* MANTA_GONE_AFTER: for the kernel to take a killed process apart */
 
 bool agent_spent(const struct worker *w)
@@ -154,7 +155,7 @@ bool agent_heirs_awaited(struct group *g)
   for (const struct worker *w = g->workers; w; w = w->next)
     awaited |= is_there(w);
   if (awaited && !g->gone_limit) {
-    double every = gone_limit() / 4;
+    double every = gone_limit() > 4 * LOOK_S ? gone_limit() / 4 : LOOK_S;
     g->gone_limit = agent_timer(g->agent, every, every, on_gone_limit, g);
   }
   if (!awaited)

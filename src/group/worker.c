@@ -27,9 +27,11 @@
 
 #define SEND_TIMEOUT 60.0 /* seconds an agent may take to read what a worker says */
 
-static struct manta__worker self = {
-    .lifeline = -1, .wake = -1, .ring = {.fd = -1}, .speech = PTHREAD_MUTEX_INITIALIZER,
-    .hearing = PTHREAD_MUTEX_INITIALIZER};
+static struct manta__worker self = {.lifeline = -1,
+                                    .wake = -1,
+                                    .ring = {.fd = -1},
+                                    .speech = PTHREAD_MUTEX_INITIALIZER,
+                                    .hearing = PTHREAD_MUTEX_INITIALIZER};
 
 _Noreturn static void die(const char *what, const manta_error *err)
 {

@@ -36,11 +36,11 @@ struct manta__worker {
   manta__conn *conn;
   int lifeline, wake;
   struct manta__ring ring;
-  uint64_t seq;           /* of rows and snapshots: the session's, with the ring */
-  _Atomic uint64_t said;  /* messages of other kinds */
+  uint64_t seq;            /* of rows and snapshots: the session's, with the ring */
+  _Atomic uint64_t said;   /* messages of other kinds */
   pthread_mutex_t speech;  /* held while something is sent: any thread may save */
   pthread_mutex_t hearing; /* held by whoever waits for an answer, until it has been read */
-  bool dead;              /* we are a forked child of the worker: nothing of this is ours */
+  bool dead;               /* we are a forked child of the worker: nothing of this is ours */
 };
 
 /* Sends to the agent and waits until it is out. Any thread. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/passed.c - what comes with a job, config and payload, and a result that goes back as bytes
- * behind a descriptor.
+ * train/passed.c - what comes with a job: place, config and payload; and a result that goes back as
+ * bytes behind a descriptor.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +10,27 @@
 #include "sys/shm.h"
 #include "sys/sock.h"
 #include "train/session.h"
+
+int manta_session_local_rank(const manta_session *s)
+{
+  return manta__session_job(s)->local_rank;
+}
+int manta_session_world_size(const manta_session *s)
+{
+  return manta__session_job(s)->world;
+}
+int manta_session_local_world_size(const manta_session *s)
+{
+  return manta__session_job(s)->local_world;
+}
+int manta_session_node_rank(const manta_session *s)
+{
+  return manta__session_job(s)->node_rank;
+}
+int manta_session_attempt(const manta_session *s)
+{
+  return (int)manta__session_job(s)->id.attempt;
+}
 
 int64_t manta_session_config_int(const manta_session *s, const char *key, int64_t dflt)
 {

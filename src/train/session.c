@@ -49,22 +49,6 @@ int manta_session_rank(const manta_session *s)
 {
   return s->job->id.rank;
 }
-int manta_session_local_rank(const manta_session *s)
-{
-  return s->job->local_rank;
-}
-int manta_session_world_size(const manta_session *s)
-{
-  return s->job->world;
-}
-int manta_session_local_world_size(const manta_session *s)
-{
-  return s->job->local_world;
-}
-int manta_session_node_rank(const manta_session *s)
-{
-  return s->job->node_rank;
-}
 manta_status manta_session_address(manta_session *s, const char **address, const char **interface,
                                    manta_error *err)
 {
@@ -73,10 +57,6 @@ manta_status manta_session_address(manta_session *s, const char **address, const
   *address = face->address;
   *interface = face->name;
   return MANTA_OK;
-}
-int manta_session_attempt(const manta_session *s)
-{
-  return (int)s->job->id.attempt;
 }
 int64_t manta_session_iteration(const manta_session *s)
 {
@@ -221,6 +201,12 @@ static manta_status begin_save(manta_session *s, manta_error *err)
   return MANTA_OK;
 }
 
+static void let_go(manta_session *s)
+{
+  s->let_go |= s->job->origin.count > 0;
+  manta__origin_close(&s->job->origin);
+}
+
 // Other ranks may wait for rank 0 to have saved as often as they: a save that failed counts.
 static manta_status end_save(manta_session *s, manta_status st, manta_error *err)
 {
@@ -228,7 +214,7 @@ static manta_status end_save(manta_session *s, manta_status st, manta_error *err
   struct manta__snap_msg none = {.slot = -1, .saves = s->saves};
   struct manta__msg m = {.kind = MANTA__M_SNAP, .id = job->id, .data = &none, .len = sizeof none};
   if (st == MANTA_OK)
-    manta__origin_close(&job->origin); // from now on there is something newer
+    let_go(s); // from now on there is something newer
   if (job->id.rank == 0) {
     if (st < 0 && manta__ctl_check(job->ctl, NULL) == MANTA_OK)
       manta__worker_send(job->worker, &m, NULL);
@@ -346,6 +332,8 @@ static manta_status load_kept(manta_checkpoint **out, manta_error *err)
 static manta_status load_origin(const manta_session *s, manta_checkpoint **out, manta_error *err)
 {
   const struct manta__origin *o = &s->job->origin;
+  if (s->let_go)
+    return manta_error_set(err, MANTA_ESTATE, "rank 0 has saved nothing that could be loaded");
   return o->count > 0 ? manta__origin_load(out, o, false, err) : MANTA_OK;
 }
 
@@ -362,7 +350,7 @@ static manta_status load_newest(manta_session *s, manta_checkpoint **out, manta_
   MANTA_TRY(manta__worker_fetch(job, least, &fd, err));
   if (fd < 0)
     return load_origin(s, out, err);
-  manta__origin_close(&job->origin);
+  let_go(s);
   manta_status st = manta__checkpoint_from_fd(out, fd, false, err);
   close(fd);
   return st;
@@ -428,7 +416,7 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->iteration = 0;
   s->saved_slot = -1;
   s->saves = 0;
-  s->loaded = s->has_score = s->kept = false;
+  s->loaded = s->let_go = s->has_score = s->kept = false;
   s->files = 0;
   s->last_report_ns = manta__now();
   if (s->job->origin.count == 0)

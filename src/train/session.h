@@ -28,6 +28,7 @@ struct manta_session {
   int saved_slot;         /* newest of this attempt, or -1 */
   bool kept;              /* on other ranks than 0: `own` has this rank's part of it */
   bool loaded;            /* load was called */
+  bool let_go;            /* what the attempt began from is no longer open */
   _Atomic uint64_t saves; /* how often save was called, on whatever rank */
   uint64_t files;         /* number of the directory whose files go with the next save, or 0 */
   char files_dir[PATH_MAX];
