@@ -6,13 +6,14 @@
  *
  * Threads. Any thread of the worker may call what is here, at the same time as others, while the
  * function runs. The rows of a rank are numbered without gaps, in the order in which their calls
- * get through. Saves are made one at a time, and reports go on meanwhile: a snapshot belongs to the
- * reports that got through before it began. A thread that waits for another's call leaves when the
- * attempt ends (MANTA_EPEERLOST, MANTA_EABORTED). When the function returns, calls that are still
- * going on are waited for; later ones of report, save, files and load give MANTA_ESTATE.
+ * get through. Saves are made one at a time, and reports go on meanwhile: a snapshot belongs to
+ * the reports that got through before it began. A thread that waits for another's call leaves when
+ * the attempt ends (MANTA_EPEERLOST, MANTA_EABORTED). When the function returns, calls that are
+ * still going on are waited for; later ones of report, save, files and load give MANTA_ESTATE.
  * These belong to one thread, the same as the collectives: save_sharded, which is one, and the
- * first manta_session_comm. A load that waits for rank 0's save keeps other threads of its rank from
- * making communicators meanwhile. Nobody else may save between files and the save that it is for.
+ * first manta_session_comm. A load that waits for rank 0's save keeps other threads of its rank
+ * from making communicators meanwhile. Nobody else may save between files and the save that it is
+ * for.
  *
  * A forked child of a worker has no part in the run: report, save, files and load give MANTA_ESTATE
  * there.
@@ -136,13 +137,13 @@ MANTA_API manta_status manta_session_save_sharded(manta_session *s, const manta_
 MANTA_API manta_status manta_session_files(manta_session *s, const char **dir, manta_error *err);
 
 /* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none. It is the same
- * on every rank: a rank's first load, before its first save, is what the attempt began from, however
- * far rank 0 has come; later ones are what rank 0 saved last, after a wait if this rank has called
- * save more often than rank 0 so far. An abort ends the wait, and MANTA_ESTATE that rank 0 has
- * left its function. (A rank on another host than rank 0 that does not call save itself may get one
- * that is a little older.) Of a sharded one that was saved in this attempt rank 0 gets the whole;
- * the others get it without the tensors of other ranks, whose values are nil.
- * Its tensors are mapped, not copied; what is written to them is this opening's own. */
+ * on every rank: a rank's first load, before its first save, is what the attempt began from,
+ * however far rank 0 has come; later ones are what rank 0 saved last, after a wait if this rank
+ * has called save more often than rank 0 so far. An abort ends the wait, and MANTA_ESTATE that
+ * rank 0 has left its function. (A rank on another host than rank 0 that does not call save itself
+ * may get one that is a little older.) Of a sharded one that was saved in this attempt rank 0 gets
+ * the whole; the others get it without the tensors of other ranks, whose values are nil. Its
+ * tensors are mapped, not copied; what is written to them is this opening's own. */
 MANTA_API manta_status manta_session_load(manta_session *s, manta_checkpoint **out,
                                           manta_error *err);
 

@@ -69,8 +69,8 @@ enum mpy_how {
 /* Makes *out of `o`. Strings are borrowed from the objects: they must outlive the value (fini it).
  * False: not possible (EXACT), or with an exception set. */
 bool mpy_to_value(PyObject *o, enum mpy_how how, manta_value *out);
-/* A new object, or NULL with an exception. Nothing is unpickled: what looks like a pickle comes back
- * as the dict that it is. */
+/* A new object, or NULL with an exception. Nothing is unpickled: what looks like a pickle comes
+ * back as the dict that it is. */
 PyObject *mpy_from_value(const manta_value *v);
 /* The same for rows and results of the own run, which no stranger has written: what was pickled is
  * unpickled. */

@@ -49,8 +49,8 @@ static inline char *manta__flat_text(struct manta__flat *f, const void *s, size_
 }
 
 /* A copy for a record that people read: of a value that packs to more than 64 KiB the long strings
- * are cut, and bytes, long lists and deep ones are told by their lengths. `out` must be {0}; after a
- * failure it is to be finished. */
+ * are cut, and bytes, long lists and deep ones are told by their lengths. `out` must be {0}; after
+ * a failure it is to be finished. */
 manta_status manta__value_abridge(manta_value *out, const manta_value *v);
 
 #endif

@@ -225,6 +225,7 @@ static void disband(struct group *g)
     next = w->next;
     agent_worker_ask_exit(w);
   }
+  agent_heirs_release(g);
   agent_group_ended(g);
 }
 

@@ -235,6 +235,7 @@ void agent_worker_forked(struct worker *w, pid_t pid, int pidfd, int error);
 void agent_worker_exited(struct worker *w, int status); /* as waitpid gives it; -1: unknown */
 void agent_worker_kill(struct worker *w, const char *cause);
 void agent_worker_ask_exit(struct worker *w);
+void agent_worker_give_up(struct worker *w); /* it does not end: the driver counts it as gone */
 /* Passes a message on to those that are inside their function. */
 void agent_worker_tell_all(struct group *g, const struct manta__msg *m);
 
@@ -270,10 +271,16 @@ const struct manta__share *agent_heir_share(const struct worker *w);
 void agent_heirs_retire(struct group *g);
 /* An attempt is to be formed: what took part in the one before does so no more. */
 void agent_heirs_turn(struct group *g, const manta_value *v);
+/* Whether what a worker that is gone held is kept for a successor that may be asked for yet. */
+bool agent_heirs_keep_share(const struct worker *w);
+/* Nobody succeeds those that are gone: what was kept is given back. */
+void agent_heirs_release(struct group *g);
 /* A worker's process is gone: its share and its free slots pass to its successor. */
 void agent_heirs_inherit(struct worker *w);
-/* Whether spent workers are still there. If so, agent_heirs_admit comes later by itself. */
-bool agent_heirs_awaited(struct group *g);
+/* Whether spent workers are still there. */
+bool agent_heirs_awaited(const struct group *g);
+/* It was killed, or is known to be dying: it is abandoned if it is not gone in time. */
+void agent_heirs_expect_end(struct worker *w);
 /* Lets those that wait enter their function, if nobody is awaited any more. */
 void agent_heirs_admit(struct group *g);
 void agent_renew(struct group *g, struct manta__msg *m);
@@ -306,6 +313,7 @@ void agent_holders_forget(struct group *g);
 void agent_snap_inherit(struct worker *from, struct worker *to);
 void agent_snap(struct worker *w, struct manta__msg *m);
 void agent_snap_worker_gone(struct worker *w);
+void agent_snap_bury(struct group *g); /* frees dead workers that nobody needs any more */
 bool agent_snap_busy(const struct group *g);
 
 /* agent_fetch.c */

@@ -456,6 +456,7 @@ void agent_attempt(struct group *g, struct manta__msg *m)
     if (st == MANTA_OK)
       st = form(g, &p, &err);
     agent_heirs_retire(g);
+    agent_heirs_release(g);
     watch_health(g, manta_value_as_real(manta_value_get(&v, "step_timeout"), 0));
   }
   if (st < 0 && !(st == MANTA_ENOROOM && agent_room_wait(g, m, &p.rq, p.count, &err)))

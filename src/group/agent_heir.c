@@ -7,11 +7,11 @@
  * forked as soon as the end of the attempt is certain, and enters its function when all spent
  * workers of the group on this host are gone: their GPU memory and their ports are free then.
  * (1) A share of the host belongs to one worker at a time: a successor has none until its
- *     predecessor is gone.
+ *     predecessor is gone. Of one that is gone before its successor was asked for, it is kept until
+ *     the driver has said how the run goes on.
  * (2) So do slots: a process that may still write never shares one with its successor.
- * (3) A spent worker that is not gone GONE_S after it was killed is named and abandoned: its share
- *     is not given out again, and its successor is ended.
- */
+ * (3) A worker that is not gone GONE_S after it was killed is named and abandoned: the driver
+ *     counts it as gone, its share is not given out again, and its successor is ended. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,9 +52,18 @@ static struct worker *next_heirless(const struct group *g)
 {
   struct worker *best = NULL;
   for (struct worker *w = g->workers; w; w = w->next)
-    if (is_there(w) && w->grant && !heir_of(w) && (!best || w->rank < best->rank))
+    if (agent_spent(w) && !w->abandoned && w->grant && !heir_of(w) &&
+        (!best || w->rank < best->rank))
       best = w;
   return best;
+}
+
+static void take_over(struct worker *h, struct worker *w)
+{
+  h->before = NULL;
+  h->grant = w->grant;
+  w->grant = NULL;
+  agent_snap_inherit(w, h);
 }
 
 int agent_heirs_make(struct group *g, uint64_t key, int count, manta_error *err)
@@ -65,8 +74,28 @@ int agent_heirs_make(struct group *g, uint64_t key, int count, manta_error *err)
     struct worker *h = z ? agent_worker_start(g, z, NULL, w, err) : NULL;
     if (!h)
       break;
+    if (w->state == WORKER_GONE)
+      take_over(h, w);
   }
   return made;
+}
+
+bool agent_heirs_keep_share(const struct worker *w)
+{
+  const struct group *g = w->group;
+  return w->grant && w->used && !g->keep && !g->disband && w->turn == g->turn &&
+         !g->agent->driver_lost;
+}
+
+void agent_heirs_release(struct group *g)
+{
+  for (struct worker *w = g->workers; w; w = w->next)
+    if (w->state == WORKER_GONE && w->grant) {
+      manta__ledger_release(g->agent->ledger, w->grant);
+      w->grant = NULL;
+    }
+  agent_snap_bury(g);
+  agent_room_freed(g->agent);
 }
 
 void agent_heirs_retire(struct group *g)
@@ -100,12 +129,8 @@ void agent_heirs_turn(struct group *g, const manta_value *v)
 void agent_heirs_inherit(struct worker *w)
 {
   struct worker *h = heir_of(w);
-  if (h) {
-    h->before = NULL;
-    h->grant = w->grant;
-    w->grant = NULL;
-    agent_snap_inherit(w, h);
-  }
+  if (h)
+    take_over(h, w);
   w->before = NULL;
   agent_heirs_admit(w->group);
 }
@@ -128,12 +153,13 @@ static void abandon(struct worker *w, double after_s)
              "pid %d, which was rank %d, has not ended %.3g s after it was killed: %s%s not used "
              "again",
              (int)w->pid, w->rank, after_s, gpus ? "GPU " : "what it holds is", gpus ? gpus : "");
-  if (!h)
-    return;
-  h->before = NULL;
-  snprintf(cause, sizeof cause, "could not begin: pid %d, which was rank %d, does not end",
-           (int)w->pid, w->rank);
-  agent_worker_kill(h, cause);
+  if (h) {
+    h->before = NULL;
+    snprintf(cause, sizeof cause, "could not begin: pid %d, which was rank %d, does not end",
+             (int)w->pid, w->rank);
+    agent_worker_kill(h, cause);
+  }
+  agent_worker_give_up(w);
 }
 
 static void on_gone_limit(uv_timer_t *t)
@@ -141,26 +167,36 @@ static void on_gone_limit(uv_timer_t *t)
   struct group *g = t->data;
   double limit = gone_limit();
   int64_t before = manta__now() - (int64_t)(limit * 1e9);
+  bool more = false;
   for (struct worker *w = g->workers, *next; w; w = next) {
     next = w->next;
-    if (is_there(w) && w->ending_ns > 0 && w->ending_ns <= before)
+    bool ending = w->state != WORKER_GONE && !w->abandoned && w->ending_ns > 0;
+    if (ending && w->ending_ns <= before)
       abandon(w, limit);
+    else
+      more |= ending;
   }
+  if (!more)
+    agent_timer_stop(&g->gone_limit);
   agent_heirs_admit(g);
 }
 
-bool agent_heirs_awaited(struct group *g)
+void agent_heirs_expect_end(struct worker *w)
 {
-  bool awaited = false;
-  for (const struct worker *w = g->workers; w; w = w->next)
-    awaited |= is_there(w);
-  if (awaited && !g->gone_limit) {
-    double every = gone_limit() > 4 * LOOK_S ? gone_limit() / 4 : LOOK_S;
+  struct group *g = w->group;
+  double every = gone_limit() > 4 * LOOK_S ? gone_limit() / 4 : LOOK_S;
+  if (w->ending_ns == 0)
+    w->ending_ns = manta__now();
+  if (!g->gone_limit)
     g->gone_limit = agent_timer(g->agent, every, every, on_gone_limit, g);
-  }
-  if (!awaited)
-    agent_timer_stop(&g->gone_limit);
-  return awaited;
+}
+
+bool agent_heirs_awaited(const struct group *g)
+{
+  for (const struct worker *w = g->workers; w; w = w->next)
+    if (is_there(w))
+      return true;
+  return false;
 }
 
 void agent_heirs_admit(struct group *g)
@@ -190,5 +226,6 @@ void agent_renew(struct group *g, struct manta__msg *m)
   if (agent_heirs_make(g, key, count, &err) < count && err.status < 0)
     manta__debug("no successors ahead of their use: %s", err.message);
   agent_heirs_retire(g);
+  agent_heirs_release(g);
   manta_value_fini(&v);
 }

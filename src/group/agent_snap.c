@@ -71,13 +71,14 @@ static void worker_free(struct worker *w)
   manta__free(w);
 }
 
-// Frees dead workers whose snapshots nobody needs any more.
-static void bury(struct group *g)
+// Those whose snapshots and share of the host nobody needs any more.
+void agent_snap_bury(struct group *g)
 {
   struct worker *keep = newest_holder(g);
   for (struct worker *w = g->workers, *next; w; w = next) {
     next = w->next;
-    if (w->state == WORKER_GONE && w != keep && w != g->writing && !manta__snapq_busy(&w->snapq))
+    if (w->state == WORKER_GONE && !w->grant && w != keep && w != g->writing &&
+        !manta__snapq_busy(&w->snapq))
       worker_free(w);
   }
 }
@@ -149,7 +150,7 @@ static void write_ended(struct group *g)
     for (int k = 0; k < MANTA__SLOTS && !g->writing; k++)
       if (o->snapq.slot[k].state == MANTA__Q_WRITING)
         act(o, (struct manta__snapq_do){.write = k});
-  bury(g);
+  agent_snap_bury(g);
   settle_now(g);
   agent_group_ended(g);
 }
@@ -324,7 +325,7 @@ void agent_snap(struct worker *w, struct manta__msg *m)
   supersede(w);
   act(w, manta__snapq_ready(&w->snapq, s.slot, wanted(w->group, d->meta)));
   agent_fetch_look(w->group);
-  bury(w->group);
+  agent_snap_bury(w->group);
 }
 
 void agent_snap_retire(struct group *g, int64_t wid, int slot)
@@ -362,7 +363,7 @@ void agent_snap_inherit(struct worker *from, struct worker *to)
 void agent_snap_worker_gone(struct worker *w)
 {
   struct group *g = w->group;
-  bury(g);
+  agent_snap_bury(g);
   agent_group_ended(g);
 }
 
@@ -402,7 +403,7 @@ void agent_snap_run_ended(struct group *g)
   g->best = NULL;
   agent_unlink(g->writer); // it ends when its socket closes
   g->writer = NULL;
-  bury(g);
+  agent_snap_bury(g);
 }
 
 // The writer saves the rows that the driver can no longer fetch, then what waits to be written.

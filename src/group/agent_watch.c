@@ -79,7 +79,7 @@ static void one_death(struct agent *a, const struct death *d)
   if (!d->died)
     return;
   w->dying = true;
-  w->ending_ns = manta__now();
+  agent_heirs_expect_end(w);
   manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
   struct manta__msg m = {.kind = MANTA__M_DYING, .group = w->group->id};
   m.id = w->group->run;

@@ -103,7 +103,7 @@ static void on_end(struct link *l)
 {
   struct worker *w = l->owner;
   w->link = NULL;
-  w->ending_ns = manta__now();
+  agent_heirs_expect_end(w);
   if (!w->last_words)
     w->last_words = agent_timer(w->group->agent, STATUS_LATE_S, 0, on_silent, w);
 }
@@ -320,8 +320,10 @@ void agent_worker_exited(struct worker *w, int status)
   manta__fd_close(&w->pidfd);
   manta__fd_close(&w->lifeline);
   agent_heirs_inherit(w);
-  manta__ledger_release(g->agent->ledger, w->grant);
-  w->grant = NULL;
+  if (!agent_heirs_keep_share(w)) {
+    manta__ledger_release(g->agent->ledger, w->grant);
+    w->grant = NULL;
+  }
   agent_room_freed(g->agent);
   agent_fetch_look(g);
   agent_snap_worker_gone(w); // frees it, now or after its snapshot is written
@@ -331,7 +333,7 @@ void agent_worker_kill(struct worker *w, const char *cause)
 {
   if (w->state == WORKER_GONE)
     return;
-  w->ending_ns = w->ending_ns ? w->ending_ns : manta__now();
+  agent_heirs_expect_end(w);
   if (!w->cause[0] && !w->dying) // else how it ended is its own affair
     snprintf(w->cause, sizeof w->cause, "%s", cause);
   if (w->state == WORKER_RUNNING && !w->dying)
@@ -344,6 +346,12 @@ void agent_worker_kill(struct worker *w, const char *cause)
   // Closing the lifeline would do, but a signal to the group also meets its children.
   if (kill(-w->pid, SIGKILL) < 0)
     kill(w->pid, SIGKILL);
+}
+
+void agent_worker_give_up(struct worker *w)
+{
+  snprintf(w->cause, sizeof w->cause, "was killed, but does not end");
+  tell_gone(w, -1, false);
 }
 
 static void on_exit_limit(uv_timer_t *t)
