@@ -55,10 +55,28 @@ typedef struct manta_callbacks {
   manta_status (*result)(void *ctx, const manta_rows *rows, manta_error *err);
   /* `error` is NULL if the run succeeded. */
   manta_status (*finish)(void *ctx, const manta_error *error, manta_error *err);
-  /* A piece of output of a worker (whole lines). Without one, rank 0's lines go to standard output,
-   * prefixed. */
+  /* Lines that a worker printed to either stream; one longer than 8 KiB comes in pieces. Of a line
+   * that "\r" replaces again and again only the last state. Without an output callback rank 0's
+   * lines go to the streams they were printed to, with the rank in front (manta_display).
+   */
   void (*output)(void *ctx, int rank, const char *text, size_t len);
 } manta_callbacks;
+
+/* What the driver's standard output or standard error is. */
+typedef enum manta_display_kind {
+  MANTA_DISPLAY_PLAIN,   /* a file or a pipe: gets whole lines */
+  MANTA_DISPLAY_LINE,    /* "\r" leads back to the start of the line, as in a notebook */
+  MANTA_DISPLAY_TERMINAL /* the cursor can go up, too: progress bars of several ranks stay apart */
+} manta_display_kind;
+
+/* Where the lines of workers go instead of the standard output and standard error of the process:
+ * for languages that have streams of their own. write is called on the thread inside run or next,
+ * with stream 1 or 2 and text that is ready to be written; kind[0] is of stream 1. */
+typedef struct manta_display {
+  void *ctx;
+  void (*write)(void *ctx, int stream, const char *text, size_t len);
+  manta_display_kind kind[2];
+} manta_display;
 
 /* A host that workers run on. `command` is run by /bin/sh on the driver's host; its standard input
  * and output are the channel to the agent there, so it must end in `manta agent --stdio` on that
@@ -133,11 +151,12 @@ typedef struct manta_run_config {
    * they enter the function. A failure ends the run. May be NULL */
   manta_status (*renew)(void *ctx, int attempt, manta_error *err);
   void *renew_ctx;
+  const manta_display *display; /* NULL: the standard streams of the process; copied, but for ctx */
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
     sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false, NULL, 0, false,    \
-        false, NULL, NULL, NULL                                                                    \
+        false, NULL, NULL, NULL, NULL                                                              \
   }
 
 /* --- Trainer -------------------------------------------------------------------------------- */

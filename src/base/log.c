@@ -55,22 +55,18 @@ void manta_set_log(manta_log_fn fn, void *ctx)
   pthread_mutex_unlock(&lock);
 }
 
-void manta__log(manta_log_level level, const char *fmt, ...)
+bool manta__log_shows(manta_log_level level)
 {
-  int saved = errno;
   int limit = __atomic_load_n(&shown, __ATOMIC_RELAXED);
   if (limit < 0) {
     limit = level_from_env();
     __atomic_store_n(&shown, limit, __ATOMIC_RELAXED);
   }
-  if ((int)level > limit)
-    return;
-  char text[1900];
-  va_list ap;
-  va_start(ap, fmt);
-  errno = saved;
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
+  return (int)level <= limit;
+}
+
+static void hand_out(manta_log_level level, const char *text)
+{
   pthread_mutex_lock(&lock);
   manta_log_fn fn = log_fn;
   void *ctx = log_ctx;
@@ -79,5 +75,25 @@ void manta__log(manta_log_level level, const char *fmt, ...)
     fn(ctx, level, text);
   else
     to_stderr(level, text);
+}
+
+void manta__note(const char *text)
+{
+  if (manta__log_shows(MANTA_LOG_WARN))
+    hand_out(MANTA_LOG_INFO, text);
+}
+
+void manta__log(manta_log_level level, const char *fmt, ...)
+{
+  int saved = errno;
+  if (!manta__log_shows(level))
+    return;
+  char text[1900];
+  va_list ap;
+  va_start(ap, fmt);
+  errno = saved;
+  vsnprintf(text, sizeof text, fmt, ap);
+  va_end(ap);
+  hand_out(level, text);
   errno = saved;
 }

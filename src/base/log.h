@@ -7,9 +7,15 @@
 #ifndef MANTA_BASE_LOG_H
 #define MANTA_BASE_LOG_H
 
+#include <stdbool.h>
+
 #include <manta/manta.h>
 
 void manta__log(manta_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Whether messages of that level are shown. */
+bool manta__log_shows(manta_log_level level);
+/* What a user who sees warnings is to know, without being warned: an info. */
+void manta__note(const char *text);
 /* Replaces the level read from MANTA_LOG. */
 void manta__log_level(manta_log_level level);
 

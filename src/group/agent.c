@@ -240,6 +240,7 @@ static void begin_run(struct group *g, struct manta__msg *m)
   g->run = m->id;
   g->rest_ns = 0;
   g->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
+  g->live = manta_value_as_bool(manta_value_get(&v, "live"), false);
   if (manta_value_as_bool(manta_value_get(&v, "exec"), false)) {
     manta_value_fini(&v); // a call between runs, or between two attempts of one
     return;

@@ -136,7 +136,7 @@ struct group {
   char *path;              /* run directory, "" before the first run */
   int rundir, logdir;      /* -1: no run */
   int64_t log_limit;
-  bool show_all, lines_lost;
+  bool show_all, live, lines_lost; /* live: the driver shows rows that change */
   int keep_last, keep_best;
   bool score_min;
   struct shared_ctl *shared;  /* the control segment of the attempt, with its watchers */
@@ -333,8 +333,9 @@ void agent_settle(struct group *g, struct manta__msg *m);
 void agent_snap_run_ended(struct group *g);
 
 /* agent_output.c */
-struct output *agent_output_start(struct worker *w, int fd, manta_error *err);
-void agent_output_drain(struct output *o); /* reads what is there */
+struct output *agent_output_start(struct worker *w, int out, int err_fd, manta_error *err);
+/* Reads what is there; its last line needs no newline. */
+void agent_output_flush(struct output *o);
 /* The last lines it printed; borrowed. */
 const char *agent_output_last(struct output *o);
 void agent_output_end(struct output *o);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group/agent_output.c - what workers print: into logs/rank-N.log, and rank 0's lines to the
- * driver.
+ * group/agent_output.c - what workers print, on two streams: into logs/rank-N.log, both in one, and
+ * rank 0's to the driver.
  *
- * A driver that does not read loses live lines (they are in the log), never blocks the worker.
+ * (1) Lines are logged and passed on when they are final (group/lines.h). What still changes goes
+ *     to a driver that shows it, as a whole and at most every LIVE_MS.
+ * (2) A driver that does not read loses live lines (they are in the log), never blocks the worker.
+ * (3) A worker that prints without end gets its turn among all others: AT_ONCE bytes of a stream.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,28 +15,45 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "group/agent.h"
+#include "group/lines.h"
 #include "group/logfile.h"
 #include "sys/sock.h"
 
 #define CHUNK       (32u << 10)
+#define AT_ONCE     2  /* chunks: as much as a pipe holds */
+#define AT_END      64 /* … of a worker that has said its last */
 #define LAST_MAX    400
+#define LIVE_MS     40
+#define LIVE_MAX    (16u << 10)
 #define FAR_BACKLOG (4u << 20) /* bytes on their way to a bridge: more lines are dropped */
-#define LINE_MAX_   (8u << 10) /* a longer line is passed on in pieces */
 
-struct output {
-  struct worker *worker; // NULL once it is gone
-  struct group *group;
+struct stream {
+  struct output *output;
+  int number; // MANTA__STDOUT, MANTA__STDERR
   int fd;
   uv_poll_t poll;
+  struct manta__lines lines;
+  bool shown; // the driver shows rows of it
+};
+
+struct output {
+  struct worker *worker;
+  struct group *group;
+  struct stream stream[2];
+  int open; // polls that are not closed yet
   struct manta__logfile log;
-  bool failed; // the log could not be written: said once
-  char line[LINE_MAX_];
-  size_t len;              // of the line begun in `line`
+  bool failed;   // the log could not be written: said once
+  bool settling; // one stream on behalf of the other
+  uv_timer_t *live;
+  int64_t live_ns;         // when rows were sent last
   char last[LAST_MAX + 1]; // the end of what was printed, for the message about its death
   size_t last_len;
 };
+
+// --- final lines ---------------------------------------------------------------------------------
 
 static void to_file(struct output *o, const char *p, size_t n)
 {
@@ -51,52 +71,32 @@ static void to_file(struct output *o, const char *p, size_t n)
 static bool congested(struct group *g)
 {
   struct link *l = g->agent->driver;
-  if (!g->agent->far || !l || manta__conn_queued(l->conn) < FAR_BACKLOG)
-    return false;
+  return g->agent->far && l && manta__conn_queued(l->conn) >= FAR_BACKLOG;
+}
+
+static void tell_lost(struct group *g)
+{
   if (!g->lines_lost)
     agent_warn(g->agent, g->id,
                "workers on %s print more than the link to it carries: lines are lost",
                g->agent->host);
   g->lines_lost = true;
-  return true;
 }
 
-static void to_driver(struct output *o, const char *p, size_t n)
+static void to_driver(const struct stream *s, uint16_t kind, const char *p, size_t n)
 {
-  struct group *g = o->group;
-  if (n == 0 || (o->worker->rank != 0 && !g->show_all) || congested(g))
-    return;
-  struct manta__msg m = {.kind = MANTA__M_OUTPUT, .group = g->id, .data = p, .len = n};
+  struct group *g = s->output->group;
+  struct manta__msg m = {.kind = kind, .group = g->id, .call = (uint64_t)s->number};
   m.id = g->run;
-  m.id.rank = o->worker->rank;
+  m.id.rank = s->output->worker->rank;
+  m.data = p;
+  m.len = n;
   agent_send(g->agent->driver, &m);
 }
 
-// Passes whole lines on; the rest waits for its end.
-static void to_lines(struct output *o, const char *p, size_t n)
+static bool heard(const struct output *o)
 {
-  while (n > 0) {
-    const char *end = memrchr(p, '\n', n);
-    size_t whole = end ? (size_t)(end - p) + 1 : 0;
-    if (whole && o->len == 0) {
-      to_driver(o, p, whole);
-      p += whole;
-      n -= whole;
-      continue;
-    }
-    const char *first = memchr(p, '\n', n);
-    size_t k = first ? (size_t)(first - p) + 1 : n;
-    if (k > sizeof o->line - o->len)
-      k = sizeof o->line - o->len;
-    memcpy(o->line + o->len, p, k);
-    o->len += k;
-    p += k;
-    n -= k;
-    if (o->line[o->len - 1] == '\n' || o->len == sizeof o->line) {
-      to_driver(o, o->line, o->len);
-      o->len = 0;
-    }
-  }
+  return o->worker->rank == 0 || o->group->show_all;
 }
 
 static void remember(struct output *o, const char *p, size_t n)
@@ -113,6 +113,108 @@ static void remember(struct output *o, const char *p, size_t n)
   o->last[o->last_len] = 0;
 }
 
+// Bars of the other stream that have ended came before; they have none before them in turn.
+static void settle_other(struct stream *s)
+{
+  struct output *o = s->output;
+  if (o->settling)
+    return;
+  o->settling = true;
+  manta__lines_settle(&o->stream[s == &o->stream[0]].lines);
+  o->settling = false;
+}
+
+// Rows that became lines are not shown twice.
+static void hide_live(struct stream *s)
+{
+  if (s->shown)
+    to_driver(s, MANTA__M_LIVE, "", 0);
+  s->shown = false;
+}
+
+static void on_final(void *ctx, const char *p, size_t n)
+{
+  struct stream *s = ctx;
+  struct output *o = s->output;
+  settle_other(s);
+  to_file(o, p, n);
+  remember(o, p, n);
+  if (!heard(o))
+    return;
+  hide_live(s);
+  if (congested(o->group))
+    tell_lost(o->group);
+  else
+    to_driver(s, MANTA__M_OUTPUT, p, n);
+}
+
+// --- rows that change ----------------------------------------------------------------------------
+
+static void send_live(struct stream *s)
+{
+  char rows[LIVE_MAX];
+  size_t n = manta__lines_live(&s->lines, rows, sizeof rows);
+  if (n > 0 || s->shown)
+    to_driver(s, MANTA__M_LIVE, rows, n);
+  s->shown = n > 0;
+}
+
+static void on_live(uv_timer_t *t)
+{
+  struct output *o = t->data;
+  agent_timer_stop(&o->live);
+  o->live_ns = manta__now();
+  for (int i = 0; i < 2; i++)
+    if (o->stream[i].lines.changed)
+      send_live(&o->stream[i]);
+}
+
+static void show_live(struct output *o)
+{
+  bool changed = o->stream[0].lines.changed || o->stream[1].lines.changed;
+  if (!changed || o->live || !o->group->live || !heard(o) || congested(o->group))
+    return;
+  double wait = LIVE_MS * 1e-3 - (double)(manta__now() - o->live_ns) * 1e-9;
+  o->live = agent_timer(o->group->agent, wait > 0 ? wait : 0, 0, on_live, o);
+}
+
+// --- reading -------------------------------------------------------------------------------------
+
+static void drain(struct stream *s, int chunks)
+{
+  char buf[CHUNK];
+  for (int i = 0; i < chunks && s->fd >= 0; i++) {
+    ssize_t n = read(s->fd, buf, sizeof buf);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n == 0)
+      uv_poll_stop(&s->poll);
+    if (n <= 0)
+      return;
+    manta__lines_put(&s->lines, buf, (size_t)n);
+  }
+}
+
+// The streams come in the order in which they became readable.
+static void on_readable(uv_poll_t *h, int status, int events)
+{
+  struct stream *s = h->data;
+  drain(s, AT_ONCE);
+  show_live(s->output);
+}
+
+void agent_output_flush(struct output *o)
+{
+  if (!o)
+    return;
+  for (int i = 0; i < 2; i++)
+    drain(&o->stream[i], AT_END);
+  for (int i = 0; i < 2; i++) {
+    manta__lines_finish(&o->stream[i].lines);
+    hide_live(&o->stream[i]);
+  }
+}
+
 // Whole lines, without the line end of the last.
 const char *agent_output_last(struct output *o)
 {
@@ -124,66 +226,54 @@ const char *agent_output_last(struct output *o)
   return first ? first + 1 : o->last;
 }
 
-void agent_output_drain(struct output *o)
+// --- beginning and end ---------------------------------------------------------------------------
+
+static void open_stream(struct output *o, int number, int fd)
 {
-  char buf[CHUNK];
-  if (!o || o->fd < 0)
-    return;
-  // Bounded: a worker that prints without end must not keep the agent from everything else.
-  for (int i = 0; i < 64; i++) {
-    ssize_t n = read(o->fd, buf, sizeof buf);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0) {
-      if (n == 0)
-        uv_poll_stop(&o->poll);
-      return;
-    }
-    to_file(o, buf, (size_t)n);
-    to_lines(o, buf, (size_t)n);
-    remember(o, buf, (size_t)n);
-  }
+  struct stream *s = &o->stream[number - 1];
+  s->output = o;
+  s->number = number;
+  s->fd = fd;
+  s->poll.data = s;
+  manta__lines_init(&s->lines, on_final, s);
+  uv_poll_init(&o->group->agent->loop, &s->poll, fd);
+  uv_poll_start(&s->poll, UV_READABLE, on_readable);
+  o->open++;
 }
 
-static void on_readable(uv_poll_t *h, int status, int events)
-{
-  agent_output_drain(h->data);
-}
-
-struct output *agent_output_start(struct worker *w, int fd, manta_error *err)
+struct output *agent_output_start(struct worker *w, int out, int err_fd, manta_error *err)
 {
   struct output *o = manta__calloc(1, sizeof *o);
-  if (!o || manta__fd_nonblock(fd, true, err) < 0) {
+  if (!o || manta__fd_nonblock(out, true, err) < 0 || manta__fd_nonblock(err_fd, true, err) < 0) {
     manta__free(o);
     return NULL;
   }
   o->worker = w;
   o->group = w->group;
-  o->fd = fd;
   o->log = (struct manta__logfile){-1, -1, 0};
-  o->poll.data = o;
-  uv_poll_init(&w->group->agent->loop, &o->poll, fd);
-  uv_poll_start(&o->poll, UV_READABLE, on_readable);
+  open_stream(o, MANTA__STDOUT, out);
+  open_stream(o, MANTA__STDERR, err_fd);
   return o;
 }
 
-static void output_free(uv_handle_t *h)
+static void stream_free(uv_handle_t *h)
 {
-  struct output *o = h->data;
-  manta__fd_close(&o->fd);
-  manta__free(o);
+  struct stream *s = h->data;
+  struct output *o = s->output;
+  manta__fd_close(&s->fd);
+  manta__lines_fini(&s->lines);
+  if (--o->open == 0)
+    manta__free(o);
 }
 
 void agent_output_end(struct output *o)
 {
   if (!o)
     return;
-  if (o->len) {
-    o->line[o->len < sizeof o->line ? o->len++ : o->len - 1] = '\n';
-    to_driver(o, o->line, o->len);
-  }
+  agent_timer_stop(&o->live);
   manta__logfile_close(&o->log);
-  uv_close((uv_handle_t *)&o->poll, output_free);
+  for (int i = 0; i < 2; i++)
+    uv_close((uv_handle_t *)&o->stream[i].poll, stream_free);
 }
 
 void agent_output_close_files(struct group *g)

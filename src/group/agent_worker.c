@@ -61,7 +61,7 @@ static void on_msg(struct link *l, struct manta__msg *m)
     break;
   case MANTA__M_DONE:
     w->state = WORKER_IDLE;
-    agent_output_drain(w->output);
+    agent_output_flush(w->output);
     forward(w, m);
     agent_fetch_look(w->group);
     break;
@@ -111,7 +111,7 @@ static void on_end(struct link *l)
 // --- birth ---------------------------------------------------------------------------------------
 
 struct birth {
-  int sock[2], life[2], out[2], ring;
+  int sock[2], life[2], out[2], err[2], ring;
 };
 
 static void abandon(struct birth *b)
@@ -119,6 +119,7 @@ static void abandon(struct birth *b)
   manta__fd_close_all(b->sock, 2);
   manta__fd_close_all(b->life, 2);
   manta__fd_close_all(b->out, 2);
+  manta__fd_close_all(b->err, 2);
   manta__fd_close(&b->ring);
 }
 
@@ -126,7 +127,7 @@ static manta_status conceive(struct birth *b, manta_error *err)
 {
   MANTA_TRY(manta__sock_pair(b->sock, err));
   MANTA_TRY(manta__lifeline_create(b->life, err));
-  if (pipe2(b->out, O_CLOEXEC) < 0)
+  if (pipe2(b->out, O_CLOEXEC) < 0 || pipe2(b->err, O_CLOEXEC) < 0)
     return manta_error_set(err, MANTA_EIO, "pipe: %m");
   return manta__ring_create(&b->ring, err);
 }
@@ -139,7 +140,7 @@ static void ask_zygote(struct worker *w, struct birth *b)
       .kind = MANTA__M_FORK,
       .data = &f,
       .len = sizeof f,
-      .fd = {b->sock[1], b->life[1], b->out[1], b->ring, w->group->agent->wake_fd},
+      .fd = {b->sock[1], b->life[1], b->out[1], b->err[1], b->ring, w->group->agent->wake_fd},
       .fds = MANTA__W_FDS};
   agent_send(w->zygote->now.link, &m);
 }
@@ -156,7 +157,7 @@ static void announce(struct worker *w)
 struct worker *agent_worker_start(struct group *g, struct zygote *z, struct manta__grant *grant,
                                   struct worker *before, manta_error *err)
 {
-  struct birth b = {{-1, -1}, {-1, -1}, {-1, -1}, -1};
+  struct birth b = {{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}, -1};
   struct worker *w = manta__calloc(1, sizeof *w);
   manta_status st = w ? conceive(&b, err) : manta_error_set(err, MANTA_ENOMEM, "no memory");
   if (st < 0)
@@ -175,7 +176,7 @@ struct worker *agent_worker_start(struct group *g, struct zygote *z, struct mant
   manta__snapq_init(&w->snapq);
   if (!(w->link = agent_link(g->agent, b.sock[0], on_msg, on_end, w, err)))
     goto err_free;
-  if (!(w->output = agent_output_start(w, b.out[0], err))) {
+  if (!(w->output = agent_output_start(w, b.out[0], b.err[0], err))) {
     agent_unlink(w->link);
     b.sock[0] = -1;
     goto err_free;
@@ -185,6 +186,7 @@ struct worker *agent_worker_start(struct group *g, struct zygote *z, struct mant
   manta__fd_close(&b.sock[1]);
   manta__fd_close(&b.life[1]);
   manta__fd_close(&b.out[1]);
+  manta__fd_close(&b.err[1]);
   w->next = g->workers;
   g->workers = w;
   announce(w);
@@ -254,7 +256,7 @@ static void hear_last_words(struct worker *w)
     on_msg(w->link, &m);
     manta__msg_close(&m);
   }
-  agent_output_drain(w->output);
+  agent_output_flush(w->output);
 }
 
 static void describe_end(const struct worker *w, int status, char *buf, size_t size)

@@ -169,6 +169,12 @@ static void on_output(struct bridge_run *r, struct manta__msg *m)
     near_to_driver(r->near, m);
 }
 
+static void on_live(struct bridge_run *r, struct manta__msg *m)
+{
+  if (m->id.rank == 0 || r->show_all)
+    near_to_driver(r->near, m);
+}
+
 // --- the writer ---------------------------------------------------------------------------------
 
 static void tell_both(struct bridge_run *r, struct manta__msg *m)
@@ -314,7 +320,7 @@ bool bridge_run_take(struct near *n, struct manta__msg *m)
 {
   struct bridge_run *r = m->kind == MANTA__M_WORKER || m->kind == MANTA__M_ROWS ||
                                  m->kind == MANTA__M_GONE || m->kind == MANTA__M_OUTPUT ||
-                                 m->kind == MANTA__M_WRITE
+                                 m->kind == MANTA__M_LIVE || m->kind == MANTA__M_WRITE
                              ? find(n, m->group)
                              : NULL;
   if (!r || (m->kind == MANTA__M_WORKER && m->call == 0))
@@ -331,6 +337,9 @@ bool bridge_run_take(struct near *n, struct manta__msg *m)
     break;
   case MANTA__M_OUTPUT:
     on_output(r, m);
+    break;
+  case MANTA__M_LIVE:
+    on_live(r, m);
     break;
   default:
     on_snapshot(r, m);

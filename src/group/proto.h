@@ -60,11 +60,12 @@ enum manta__kind {
   MANTA__M_SNAP,        /* a snapshot is in memory: struct manta__snap_msg; fd: the slot, if new */
   MANTA__M_STORED,      /* a checkpoint is on disk: {dir, iteration, bytes, score} */
   MANTA__M_STOREFAIL,   /* it could not be written: {iteration, message} */
-  MANTA__M_OUTPUT,      /* raw lines a worker printed */
+  MANTA__M_OUTPUT,      /* lines a worker printed, or a piece of a long one; call: the stream */
   MANTA__M_WARN,        /* text to show: {text} */
   MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
   MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
   MANTA__M_BEAT,        /* an agent behind a bridge is still there */
+  MANTA__M_LIVE,        /* rows of a worker's output that change, all of them; call: the stream */
   /* agent -> worker (through its control socket) */
   MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (ckpt/origin.h: 0, 1 or 3) */
   MANTA__M_SLOT,     /* a predecessor's snapshot slot: struct manta__slot_msg; fd: the slot */
@@ -80,7 +81,7 @@ enum manta__kind {
   MANTA__M_FETCH, /* rank 0's newest snapshot, when it has saved so often: uint64_t. Goes to the
                           agent of rank 0, perhaps through the driver */
   /* agent <-> zygote */
-  MANTA__M_FORK = 112, /* {wid}; fds: control socket, lifeline, output, ring, eventfd */
+  MANTA__M_FORK = 112, /* {wid}; fds: those of group/worker.h */
   MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
   MANTA__M_EXITED,     /* {pid, status} */
   MANTA__M_SERVING,    /* zygote -> agent, if its program can warm up: it forks from now on: struct
@@ -101,6 +102,9 @@ enum manta__kind {
   /* command -> agent, over the named socket: requests, replied to */
   MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
 };
+
+/* The streams of a worker. */
+enum { MANTA__STDOUT = 1, MANTA__STDERR = 2 };
 
 /* A job is one memory file, which all workers map: this, the packed description, and from the next
  * whole page on the payload. */

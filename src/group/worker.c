@@ -39,19 +39,20 @@ _Noreturn static void die(const char *what, const manta_error *err)
   _exit(70);
 }
 
-// Output goes to the agent; line-buffered, so that what was printed before a crash is seen.
-static void take_output(int fd)
+// Output goes to the agent, buffered as on a terminal: what was printed before a crash is seen.
+static void take_output(int out, int err)
 {
   int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (null >= 0)
     dup2(null, STDIN_FILENO);
   manta__fd_close(&null);
-  dup2(fd, STDOUT_FILENO);
-  dup2(fd, STDERR_FILENO);
-  close(fd);
+  dup2(out, STDOUT_FILENO);
+  dup2(err, STDERR_FILENO);
+  close(out);
+  close(err);
   __fpurge(stdout); // printed before manta_init: the driver has said it, not every worker again
   setvbuf(stdout, NULL, _IOLBF, 0);
-  setvbuf(stderr, NULL, _IOLBF, 0);
+  setvbuf(stderr, NULL, _IONBF, 0);
 }
 
 // A child that the train function forks shares our sockets: it must neither speak nor hold them
@@ -78,7 +79,7 @@ static manta_status be_born(const int *fds, manta_error *err)
   MANTA_TRY(manta__lifeline_hang_on(self.lifeline, err));
   pthread_atfork(NULL, NULL, forget_in_child);
   manta__crash_trace();
-  take_output(fds[MANTA__W_OUTPUT]);
+  take_output(fds[MANTA__W_STDOUT], fds[MANTA__W_STDERR]);
   MANTA_TRY(manta__ring_open(&self.ring, fds[MANTA__W_RING], err));
   self.ring.pos = atomic_load(&self.ring.h->head);
   return manta__conn_create(&self.conn, fds[MANTA__W_CONN], err);

@@ -26,7 +26,8 @@
 enum {
   MANTA__W_CONN,
   MANTA__W_LIFELINE,
-  MANTA__W_OUTPUT,
+  MANTA__W_STDOUT,
+  MANTA__W_STDERR,
   MANTA__W_RING,
   MANTA__W_WAKE, /* eventfd of the driver's I/O thread */
   MANTA__W_FDS

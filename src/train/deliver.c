@@ -62,36 +62,43 @@ static void call_result(manta_run *r, const manta_rows *rows)
   }
 }
 
-static void print_lines(int rank, const char *p, size_t n)
+// Ours: where the lines of the workers go, if that is not this process's own standard error.
+static void show_own(manta_run *r, const struct manta__text *x)
 {
-  while (n > 0) {
-    const char *end = memchr(p, '\n', n);
-    size_t k = end ? (size_t)(end - p) : n;
-    printf("(rank %d) %.*s\n", rank, (int)k, p);
-    k += end != NULL;
-    p += k;
-    n -= k;
+  bool warning = x->rank == -1;
+  if (r->trainer->quiet || !manta__log_shows(MANTA_LOG_WARN))
+    return;
+  manta__screen_lift(&r->screen);
+  if (r->displayed)
+    manta__screen_say(&r->screen, warning ? "manta: warn: " : "manta: ", x->data);
+  else if (warning)
+    manta__warn("%s", x->data);
+  else
+    manta__note(x->data);
+}
+
+static bool callback_takes(manta_run *r, const struct manta__text *x)
+{
+  bool taken = false;
+  for (size_t i = 0; i < r->callback_count; i++) {
+    const manta_callbacks *c = r->callbacks[i];
+    if (c->output && !x->live)
+      c->output(c->ctx, x->rank, x->data, x->len);
+    taken |= c->output != NULL;
   }
-  fflush(stdout);
+  return taken;
 }
 
 static void show_text(manta_run *r, const struct manta__text *x)
 {
-  bool taken = false;
-  if (x->rank < 0) {
-    if (!r->trainer->quiet)
-      manta__warn("%s", x->data);
+  if (x->rank < 0)
+    show_own(r, x);
+  else if (callback_takes(r, x) || r->trainer->quiet)
     return;
-  }
-  for (size_t i = 0; i < r->callback_count; i++) {
-    const manta_callbacks *c = r->callbacks[i];
-    if (c->output) {
-      c->output(c->ctx, x->rank, x->data, x->len);
-      taken = true;
-    }
-  }
-  if (!taken && !r->trainer->quiet)
-    print_lines(x->rank, x->data, x->len);
+  else if (x->live)
+    manta__screen_live(&r->screen, x->rank, x->stream, x->data, x->len);
+  else
+    manta__screen_lines(&r->screen, x->rank, x->stream, x->data, x->len);
 }
 
 // With the lock held; drops it while it shows what there is.
@@ -108,6 +115,8 @@ static void show_texts(manta_run *r)
     show_text(r, x);
     manta__free(x);
   }
+  if (r->moves)
+    manta__screen_lay(&r->screen);
   pthread_mutex_lock(&drv.lock);
 }
 
@@ -159,6 +168,10 @@ static bool take_batch(manta_run *r)
 static int deliver(manta_run *r, manta_rows *out, manta_error *err)
 {
   struct manta__rowset *s = r->batch;
+  manta_rows unseen;
+  if (r->moves && (r->listening || out))
+    manta__screen_lift(&r->screen); // whoever gets the row may print
+  out = out ? out : &unseen;
   r->batch = s->next;
   manta_status st = unpack_rows(r, s, out, err);
   manta__rowset_free(s);
@@ -170,6 +183,8 @@ static int deliver(manta_run *r, manta_rows *out, manta_error *err)
 
 static int run_ended(manta_run *r, manta_error *err)
 {
+  if (r->moves)
+    manta__screen_lift(&r->screen);
   manta__call_finish(r);
   manta_error why = MANTA_ERROR_INIT;
   manta_status st = manta__results_take(r, &why);
@@ -217,14 +232,15 @@ static void renew(manta_run *r)
 
 int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err)
 {
-  manta_rows rows;
   int64_t by = manta__deadline(timeout_s);
   if (drv.dead)
     return manta_error_set(err, MANTA_ESTATE, "a forked child has no part in its parent's run");
   if (r->batch)
-    return deliver(r, out ? out : &rows, err);
+    return deliver(r, out, err);
   if (!r->trainer)
     return run_ended(r, err);
+  if (r->moves)
+    manta__screen_lay(&r->screen);
   pthread_mutex_lock(&drv.lock);
   bool ended = false;
   for (;;) {
@@ -243,7 +259,7 @@ int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error 
     }
   }
   pthread_mutex_unlock(&drv.lock);
-  return ended ? run_ended(r, err) : deliver(r, out ? out : &rows, err);
+  return ended ? run_ended(r, err) : deliver(r, out, err);
 }
 
 // --- freeing ------------------------------------------------------------------------------------

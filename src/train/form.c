@@ -151,9 +151,9 @@ manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_er
                          .fds = r->exec ? 0 : 2};
   manta_value v =
       MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
-                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_INT("keep_last", r->keep_last),
-                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min),
-                MANTA_KV_BOOL("exec", r->exec));
+                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_BOOL("live", r->moves),
+                MANTA_KV_INT("keep_last", r->keep_last), MANTA_KV_INT("keep_best", r->keep_best),
+                MANTA_KV_BOOL("score_min", r->score_min), MANTA_KV_BOOL("exec", r->exec));
   p->announced |= !r->exec;
   return manta__node_send(p->node, &m, &v, err);
 }

@@ -368,8 +368,8 @@ void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__ms
 {
   manta_value v = {0};
   int64_t now = manta__now();
-  if (m->kind == MANTA__M_OUTPUT) {
-    manta__run_show(t, m->id.rank, m->data, m->len);
+  if (m->kind == MANTA__M_OUTPUT || m->kind == MANTA__M_LIVE) {
+    manta__run_show(t, m);
     return;
   }
   if (m->kind == MANTA__M_SNAP) {

@@ -11,7 +11,7 @@
  *   deliver.c   rows, output and callbacks on the user's thread
  *   run.c       what happens to it: messages of the agents, steps
  *   form.c      attempts, and growing back; muster.c: the same on several hosts
- *   say.c       what it says, to the user and to run.log
+ *   say.c       what it says, to the user and to run.log; screen.h: how it is shown
  *   exchange.c  what ranks tell each other through the driver
  *   rows.c      rings -> run.log -> alignment
  *   ending.c    its end: results, the last checkpoint, the message
@@ -32,6 +32,7 @@
 #include "group/ring.h"
 #include "train/align.h"
 #include "train/driver.h"
+#include "train/screen.h"
 
 struct manta__place { /* a host of a trainer */
   struct manta__node *node;
@@ -61,7 +62,9 @@ struct manta__peer { /* a worker process */
 
 struct manta__text { /* something to show: output of a worker, or a warning */
   struct manta__text *next;
-  int rank; /* -1: a warning of ours */
+  int rank;   /* -1: a warning of ours, -2: something to know */
+  int stream; /* of the worker: 1, 2 */
+  bool live;  /* its rows that change, all of them */
   size_t len;
   char data[];
 };
@@ -176,7 +179,10 @@ struct manta_run {
   size_t queued;
   struct manta__text *texts, *texts_last;
   size_t text_bytes;
+  bool moves;     /* rows that change are shown */
+  bool displayed; /* … and all the rest, on a display of the caller's */
   /* the user thread's own */
+  struct manta__screen screen;
   struct manta__rowset *batch;
   manta_value *values;
   int value_count;
@@ -259,9 +265,11 @@ int manta__muster_spare(manta_trainer *t, int place, int want);
 
 /* --- say.c --- */
 
-/* Queues a piece of text to be shown: output of a rank, or a warning of ours (-1). Dropped when the
- * user has not looked for long. */
-void manta__run_show(manta_trainer *t, int rank, const char *data, size_t len);
+/* Queues a message of an agent to be shown: lines of a rank, or its rows that change. Dropped when
+ * the user has not looked for long. */
+void manta__run_show(manta_trainer *t, const struct manta__msg *m);
+/* Tells the user something, in one line, and logs it. */
+void manta__run_tell(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Shows a warning to the user, and logs it. */
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v);

@@ -106,6 +106,7 @@ static void let_go(manta_run *r)
   r->log = NULL;
   manta__align_fini(&r->align);
   manta__exchange_end(&r->exchange);
+  manta__screen_fini(&r->screen);
   manta__deliver_free(r);
   manta__free(r->callbacks);
   manta__free(r->own);
@@ -195,6 +196,15 @@ static void set_policy(manta_run *r, const manta_run_config *rc)
   manta__group_init(&r->group, &p, r->members, MANTA_MAX_RANKS);
 }
 
+static void set_screen(manta_run *r, const manta_display *display)
+{
+  manta__screen_init(&r->screen, display);
+  r->displayed = display != NULL;
+  r->moves = !r->trainer->quiet && manta__screen_moves(&r->screen);
+  for (size_t i = 0; i < r->callback_count; i++)
+    r->moves &= !r->callbacks[i]->output;
+}
+
 static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_error *err)
 {
   r->members = manta__calloc(MANTA_MAX_RANKS, sizeof *r->members);
@@ -218,6 +228,7 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   if (st < 0)
     return manta_error_set(err, st, "no memory for the config");
   MANTA_TRY(collect_callbacks(r, rc, err));
+  set_screen(r, rc->display);
   for (size_t i = 0; i < r->callback_count; i++)
     r->listening |= r->callbacks[i]->result != NULL;
   MANTA_TRY(manta__align_init(&r->align, !r->listening, err));
