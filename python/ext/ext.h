@@ -86,10 +86,14 @@ int mpy_add_session(PyObject *module); /* functions */
 int mpy_add_train(PyObject *module);   /* the train function */
 
 manta_train_fn mpy_train_function(void);
-/* output: called with (rank, text), or None; renew: with the number of an attempt before it begins,
- * or None. */
+/* What a run calls; borrowed. */
+struct mpy_calls {
+  PyObject *output; /* with (stream, text), or None */
+  int kinds[2];     /* of the streams that it writes to: manta_display_kind */
+  PyObject *renew;  /* with the number of an attempt before it begins, or None */
+};
 PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
-                      PyObject *output, PyObject *renew);
+                      const struct mpy_calls *calls);
 PyObject *mpy_checkpoint_new(manta_checkpoint *c); /* takes it; NULL becomes None */
 /* Memory to be read, as a View; the caller sees to it that it outlives what reads it. */
 PyObject *mpy_view_new(const void *data, size_t bytes);

@@ -14,7 +14,7 @@ typedef struct {
   int users;                  /* 1: a thread is inside next, drain or close */
   unsigned long user;         /* … which */
   PyObject *owner;            /* the trainer */
-  PyObject *output;           /* called with (rank, text), or None */
+  PyObject *output;           /* called with (stream, text), or None */
   PyObject *renew;            /* called with the number of an attempt before it begins, or None */
   PyObject *raised[3];        /* by it, Ctrl-C perhaps: raised again by the call it interrupted */
 } run;
@@ -47,12 +47,12 @@ static void leave(run *self)
 }
 
 // On the thread inside next or close, which has released the GIL.
-static void on_output(void *ctx, int rank, const char *text, size_t len)
+static void on_output(void *ctx, int stream, const char *text, size_t len)
 {
   run *self = ctx;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject *s = PyUnicode_DecodeUTF8(text, (Py_ssize_t)len, "replace");
-  PyObject *n = PyLong_FromLong(rank);
+  PyObject *n = PyLong_FromLong(stream);
   PyObject *done = s && n ? PyObject_CallFunctionObjArgs(self->output, n, s, NULL) : NULL;
   if (!done && !self->raised[0])
     PyErr_Fetch(&self->raised[0], &self->raised[1], &self->raised[2]);
@@ -85,7 +85,7 @@ static manta_status on_renew(void *ctx, int attempt, manta_error *err)
 static PyTypeObject *run_type;
 
 PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
-                      PyObject *output, PyObject *renew)
+                      const struct mpy_calls *calls)
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_run_config c = *rc;
@@ -93,20 +93,21 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
   if (!self)
     return NULL;
   Py_IncRef(owner);
-  Py_IncRef(output);
-  Py_IncRef(renew);
+  Py_IncRef(calls->output);
+  Py_IncRef(calls->renew);
   self->r = NULL;
   self->users = 0;
   self->raised[0] = self->raised[1] = self->raised[2] = NULL;
   self->owner = owner;
-  self->output = output;
-  self->renew = renew;
-  manta_callbacks calls = {.ctx = self, .output = on_output};
-  if (output != Py_None) {
-    c.callbacks = &calls;
-    c.callback_count = 1;
-  }
-  if (renew != Py_None) {
+  self->output = calls->output;
+  self->renew = calls->renew;
+  manta_display display = {.ctx = self,
+                           .write = on_output,
+                           .kind = {(manta_display_kind)calls->kinds[0],
+                                    (manta_display_kind)calls->kinds[1]}};
+  if (calls->output != Py_None)
+    c.display = &display;
+  if (calls->renew != Py_None) {
     c.renew = on_renew;
     c.renew_ctx = self;
   }
@@ -214,13 +215,12 @@ static PyObject *next(PyObject *self, PyObject *args)
 static PyObject *drain(PyObject *self, PyObject *none)
 {
   manta_error err = MANTA_ERROR_INIT;
-  manta_rows rows;
   manta_run *r = open_run(self);
   int rc = 1;
   if (!r || !enter((run *)self))
     return NULL;
   while (rc == 1)
-    rc = wait_rows((run *)self, -1, &rows, &err);
+    rc = wait_rows((run *)self, -1, NULL, &err);
   if (rc < 0 && err.status != MANTA_OK)
     raise_failure(r, &err);
   leave((run *)self);

@@ -207,7 +207,7 @@ static void dealloc(PyObject *self)
 // --- runs ----------------------------------------------------------------------------------------
 
 static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *config, Py_buffer *bytes,
-                           PyObject *output, PyObject *renew)
+                           const struct mpy_calls *calls)
 {
   manta_value map = {0};
   manta_trainer *t = open_trainer(self);
@@ -215,7 +215,7 @@ static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *confi
   rc->config = config == Py_None ? NULL : &map;
   rc->payload = bytes->buf;
   rc->payload_bytes = bytes->buf ? (size_t)bytes->len : 0;
-  PyObject *run = ok ? mpy_run_new(t, self, rc, output, renew) : NULL;
+  PyObject *run = ok ? mpy_run_new(t, self, rc, calls) : NULL;
   manta_value_fini(&map);
   return run;
 }
@@ -224,21 +224,23 @@ static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
   static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
                           "keep_best", "score",  "score_min",  "strict_reports", "execute",
-                          "single",    "output", "resume",     "renew",          NULL};
+                          "single",    "output", "kinds",      "resume",         "renew",
+                          NULL};
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   Py_buffer bytes = {0};
-  PyObject *config = Py_None, *output = Py_None, *renew = Py_None;
+  PyObject *config = Py_None;
+  struct mpy_calls calls = {.output = Py_None, .renew = Py_None};
   int min = 0, strict = 0, execute = 0, single = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppOzO", names, &bytes, &config,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO(ii)zO", names, &bytes, &config,
                                    &rc.checkpoint, &rc.workers, &rc.keep_last, &rc.keep_best,
-                                   &rc.score, &min, &strict, &execute, &single, &output, &rc.resume,
-                                   &renew))
+                                   &rc.score, &min, &strict, &execute, &single, &calls.output,
+                                   &calls.kinds[0], &calls.kinds[1], &rc.resume, &calls.renew))
     return NULL;
   rc.score_min = min;
   rc.strict_reports = strict;
   rc.execute = execute;
   rc.single = single;
-  PyObject *r = start_run(self, &rc, config, &bytes, output, renew);
+  PyObject *r = start_run(self, &rc, config, &bytes, &calls);
   PyBuffer_Release(&bytes);
   return r;
 }
@@ -383,9 +385,9 @@ static PyMethodDef methods[] = {
      MPY_DOC("run($self, payload, config=None, *, checkpoint=None, workers=0, "
              "keep_last=0, keep_best=0, score=None, score_min=False, "
              "strict_reports=False, execute=False, single=False, output=None, "
-             "resume=None, renew=None)",
+             "kinds=(0, 0), resume=None, renew=None)",
              "(bytes, Any, str | None, int, int, int, str | None, bool, bool, bool, "
-             "bool, Callable[[int, str], object] | None, str | None, "
+             "bool, Callable[[int, str], object] | None, tuple[int, int], str | None, "
              "Callable[[int], object] | None) -> Run",
              "Starts a run.")},
     {"prestart", prestart, METH_NOARGS,

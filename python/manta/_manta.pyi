@@ -265,6 +265,7 @@ class Trainer:
         execute: bool = False,
         single: bool = False,
         output: Callable[[int, str], object] | None = None,
+        kinds: tuple[int, int] = (0, 0),
         resume: str | None = None,
         renew: Callable[[int], object] | None = None,
     ) -> Run:

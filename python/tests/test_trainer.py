@@ -424,7 +424,7 @@ def test_a_closed_standard_error_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_output_is_shown_is_not_lost(tmp_path: Path) -> None:
-    def interrupt(rank: int, text: str) -> None:
+    def interrupt(stream: int, text: str) -> None:
         raise KeyboardInterrupt
 
     t = Trainer(backend=None, logdir=tmp_path)

@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _config, _driver, _job, _manta
+from manta import _config, _display, _driver, _job, _manta
 from manta.sgd import backend as _backend
 from manta.sgd import hosts as _hosts
 from manta.sgd import resources as _resources
@@ -82,7 +82,6 @@ class Trainer:
         self._trainer.keep(keep_workers)
         self._trainer.prestart()
         _driver.trainers.add(self)
-        self._quiet = quiet
         self._logdir = self._trainer.logdir()
         self._finalizer = weakref.finalize(self, _manta.Trainer.close, self._trainer)
 
@@ -128,7 +127,8 @@ class Trainer:
         kind = _job.Kind.BARE if function is _job.nothing else _job.Kind.CALL
         job = _job.Job(self._setting, function, args, kwargs, kind=kind)
         payload = job.pack(_name_of(next((a for a in args if callable(a)), function)))
-        run = Run(lambda: self._trainer.run(payload, None, execute=True, output=self._show),
+        run = Run(lambda: self._trainer.run(payload, None, execute=True, output=self._show,
+                                            kinds=_display.kinds()),
                   self._trainer, [])
         return self._to_end(run)
 
@@ -248,6 +248,7 @@ class Trainer:
         every = self._callbacks + list(callbacks or [])
         said = None if config is None else _config.described(config)
         run = Run(lambda: self._trainer.run(payload, said, workers=workers, output=self._show,
+                                            kinds=_display.kinds(),
                                             strict_reports=self._strict_reports,
                                             resume=self._resume,
                                             renew=self._renew if self._has_hooks() else None,
@@ -270,11 +271,8 @@ class Trainer:
         return _job.Job(self._setting, function, args, kwargs, checkpoint=given, trust=trust,
                         auto=checkpoint == "auto" if isinstance(checkpoint, str) else False)
 
-    def _show(self, rank: int, text: str) -> None:
-        if not self._quiet:
-            lines = (f"(rank {rank}) {line}\n" for line in text.splitlines())
-            sys.stdout.write("".join(lines))
-            sys.stdout.flush()
+    def _show(self, stream: int, text: str) -> None:
+        _display.write(stream, text)
 
     # --- a run that broke off ---------------------------------------------------------------------
 

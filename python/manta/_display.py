@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's sys.stdout and sys.stderr, as far as workers' output goes there."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+PLAIN, LINE, TERMINAL = range(3)  # manta_display_kind
+
+
+def _kind(stream: Any) -> int:
+    if type(stream).__module__.startswith("ipykernel"):  # a cell of a notebook
+        return LINE
+    try:
+        return TERMINAL if stream.isatty() else PLAIN
+    except (AttributeError, OSError, ValueError):  # None, or closed
+        return PLAIN
+
+
+def kinds() -> tuple[int, int]:
+    """What sys.stdout and sys.stderr are now: each is judged by itself."""
+    return _kind(sys.stdout), _kind(sys.stderr)
+
+
+def write(stream: int, text: str) -> None:
+    """To sys.stdout (1) or sys.stderr (2), whatever they are at this moment."""
+    to = sys.stdout if stream == 1 else sys.stderr
+    if to is None:
+        return
+    try:
+        to.write(text)
+    except UnicodeEncodeError:  # a bar's blocks, where the locale has none
+        code = to.encoding or "ascii"
+        to.write(text.encode(code, "replace").decode(code))
+    to.flush()
