@@ -206,6 +206,10 @@ MANTA_API void manta_trainer_keep(manta_trainer *t, bool keep);
  * MANTA_EPREEMPTED. Returns at once; harmless without a run. Any thread, and async-signal-safe: it
  * is what a SIGTERM handler of the driver calls. */
 MANTA_API void manta_trainer_notice(manta_trainer *t);
+/* For a program that handles Ctrl-C: says in one line, where the run says such things, that the run
+ * ends now, which checkpoint is the newest and how to resume. Close the run next. On the thread
+ * that called next; harmless when the run is over. */
+MANTA_API void manta_run_tell_stop(manta_run *r);
 /* Ends the current run within a second, without a last save: run or next return MANTA_ECANCELED.
  * Returns at once; harmless without a run. Any thread, but not a signal handler. */
 MANTA_API void manta_trainer_cancel(manta_trainer *t);

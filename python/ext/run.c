@@ -311,6 +311,18 @@ static void close_run(run *self)
   leave(self);
 }
 
+static PyObject *tell_stop(PyObject *self, PyObject *none)
+{
+  manta_run *r = open_run(self);
+  if (!r)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  manta_run_tell_stop(r);
+  Py_END_ALLOW_THREADS;
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
 static PyObject *shut(PyObject *self, PyObject *none)
 {
   close_run((run *)self);
@@ -347,6 +359,8 @@ static PyMethodDef methods[] = {
      MPY_DOC("finished($self)", "() -> bool", "Whether only the end is left.")},
     {"results", results, METH_NOARGS,
      MPY_DOC("results($self)", "() -> list[Any] | None", "Return values by rank, or None.")},
+    {"tell_stop", tell_stop, METH_NOARGS,
+     MPY_DOC("tell_stop($self)", "() -> None", "Says that the run is ended, and how to resume.")},
     {"close", shut, METH_NOARGS,
      MPY_DOC("close($self)", "() -> None", "Ends the run if it is going on.")},
     {NULL, NULL, 0, NULL}};

@@ -201,6 +201,8 @@ class Run:
         """(rows, iteration, rewound_to, complete), or None at the end."""
     def results(self) -> list[Any] | None:
         """Return values by rank, or None."""
+    def tell_stop(self) -> None:
+        """Says that the run is ended, and how to resume."""
 
 class Trainer:
     """A trainer of libmanta."""

@@ -220,3 +220,34 @@ def test_words_before_a_sudden_end(tmp_path: Path) -> None:
             t.run(train)
         assert t.latest_run_dir
         assert (t.latest_run_dir / "logs" / "rank-0.log").read_text() == "words\n"
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sig, says", [
+    (signal.SIGINT, "interrupted: ending the run without a last save"),
+    (signal.SIGTERM, "asked to stop: the ranks are to save and return")])
+def test_one_line_says_what_a_signal_does(tmp_path: Path, sig: signal.Signals, says: str) -> None:
+    argv, env = _script(tmp_path, """
+def train():
+    for i in range(10**6):
+        sgd.report(i=i)
+        if i == 4:
+            sgd.save_checkpoint(i=i)
+            print("saved", flush=True)
+        if sgd.preempted():
+            return
+        time.sleep(0.01)
+
+Trainer(None, num_workers=1).run(train)
+""")
+    driver = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True)
+    assert driver.stdout and driver.stdout.readline() == "(rank 0) saved\n"
+    driver.send_signal(sig)
+    error = driver.communicate(timeout=40)[1]
+    line, = (line for line in error.splitlines() if says in line)
+    run, = (tmp_path / "runs").iterdir()
+    assert line == (f"manta: {says}; newest checkpoint: iteration 5; `manta resume {run}` goes on "
+                    f"from it")

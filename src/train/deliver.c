@@ -63,18 +63,17 @@ static void call_result(manta_run *r, const manta_rows *rows)
 }
 
 // Ours: where the lines of the workers go, if that is not this process's own standard error.
-static void show_own(manta_run *r, const struct manta__text *x)
+static void show_own(manta_run *r, bool warning, const char *text)
 {
-  bool warning = x->rank == -1;
   if (r->trainer->quiet || !manta__log_shows(MANTA_LOG_WARN))
     return;
   manta__screen_lift(&r->screen);
   if (r->displayed)
-    manta__screen_say(&r->screen, warning ? "manta: warn: " : "manta: ", x->data);
+    manta__screen_say(&r->screen, warning ? "manta: warn: " : "manta: ", text);
   else if (warning)
-    manta__warn("%s", x->data);
+    manta__warn("%s", text);
   else
-    manta__note(x->data);
+    manta__note(text);
 }
 
 static bool callback_takes(manta_run *r, const struct manta__text *x)
@@ -92,7 +91,7 @@ static bool callback_takes(manta_run *r, const struct manta__text *x)
 static void show_text(manta_run *r, const struct manta__text *x)
 {
   if (x->rank < 0)
-    show_own(r, x);
+    show_own(r, x->rank == -1, x->data);
   else if (callback_takes(r, x) || r->trainer->quiet)
     return;
   else if (x->live)
@@ -260,6 +259,18 @@ int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error 
   }
   pthread_mutex_unlock(&drv.lock);
   return ended ? run_ended(r, err) : deliver(r, out, err);
+}
+
+void manta_run_tell_stop(manta_run *r)
+{
+  char how[MANTA__OUTLOOK_MAX], text[MANTA__OUTLOOK_MAX + 64];
+  pthread_mutex_lock(&drv.lock);
+  bool tell = !r->over && !r->exec;
+  manta__run_outlook(r, how, sizeof how);
+  pthread_mutex_unlock(&drv.lock);
+  snprintf(text, sizeof text, "interrupted: ending the run without a last save; %s", how);
+  if (tell)
+    show_own(r, false, text);
 }
 
 // --- freeing ------------------------------------------------------------------------------------

@@ -284,6 +284,11 @@ static void pass_notice(manta_run *r)
   struct manta__msg m = {.kind = MANTA__M_NOTICE, .group = r->trainer->group};
   manta__run_tell_all(r->trainer, &m, NULL);
   r->noticed = true;
+  if (r->exec)
+    return;
+  char how[MANTA__OUTLOOK_MAX];
+  manta__run_outlook(r, how, sizeof how);
+  manta__run_tell(r->trainer, "asked to stop: the ranks are to save and return; %s", how);
 }
 
 static void tell_revival(manta_run *r)

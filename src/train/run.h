@@ -273,6 +273,15 @@ void manta__run_tell(manta_trainer *t, const char *fmt, ...) __attribute__((form
 /* Shows a warning to the user, and logs it. */
 void manta__run_warn(manta_trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v);
+#define MANTA__OUTLOOK_MAX 4300
+/* How a run that has a directory could go on if it ended now, in one line. */
+void manta__run_outlook(const manta_run *r, char *buf, size_t size);
+
+/* --- terminal.c --- */
+
+/* Opens the terminal if a rank is to have it; gives it back as it was. */
+manta_status manta__terminal_take(manta_run *r, manta_error *err);
+void manta__terminal_leave(manta_run *r);
 
 /* --- exchange.c --- */
 

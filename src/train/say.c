@@ -65,6 +65,17 @@ void manta__run_show(manta_trainer *t, const struct manta__msg *m)
         m->data);
 }
 
+void manta__run_outlook(const manta_run *r, char *buf, size_t size)
+{
+  const struct manta__newest *n = &r->trainer->newest;
+  int64_t at = n->fd >= 0 ? n->iteration : r->base;
+  if (at > 0)
+    snprintf(buf, size, "newest checkpoint: iteration %lld; `manta resume %s` goes on from it",
+             (long long)at, r->dir);
+  else
+    snprintf(buf, size, "no checkpoint yet; `manta resume %s` begins again", r->dir);
+}
+
 void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -95,7 +106,7 @@ void manta__run_warn(manta_trainer *t, const char *fmt, ...)
 
 void manta__run_tell(manta_trainer *t, const char *fmt, ...)
 {
-  char text[1200];
+  char text[MANTA__OUTLOOK_MAX + 64];
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(text, sizeof text, fmt, ap);

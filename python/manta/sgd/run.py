@@ -99,6 +99,8 @@ class Run:
             self._fail(e)
 
     def _fail(self, e: BaseException) -> NoReturn:
+        if isinstance(e, KeyboardInterrupt):
+            self._run.tell_stop()
         self.finish(error=True)
         if isinstance(e, _manta.Preempted):
             print(f"manta: {e}", file=sys.stderr)
