@@ -6,7 +6,7 @@
 # What can follow the word: an option with its argument, or an operand.
 _manta_options() {
   case $1 in
-  run) echo "-n --workers --logdir" ;;
+  run) echo "-n --workers --logdir --pdb" ;;
   resume) echo "-n --workers" ;;
   logs) echo "--rank --all -f --follow -n --lines" ;;
   ps) echo "--json -v --verbose" ;;
@@ -60,7 +60,7 @@ _manta_operands() {
   operands=()
   for ((i = 2; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -n | --workers | --lines | --rank | --logdir | --to | --dir | --op | --type | --from | --factor | --ms) ((i++)) ;;
+    -n | --workers | --lines | --rank | --logdir | --pdb | --to | --dir | --op | --type | --from | --factor | --ms) ((i++)) ;;
     -*) ;;
     *) operands+=("${COMP_WORDS[i]}") ;;
     esac

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from manta import sgd
+from manta import _command, sgd
 from manta.sgd import Trainer
 
 BEGIN = """
@@ -220,6 +220,60 @@ def test_words_before_a_sudden_end(tmp_path: Path) -> None:
             t.run(train)
         assert t.latest_run_dir
         assert (t.latest_run_dir / "logs" / "rank-0.log").read_text() == "words\n"
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+ASKS = """
+def train():
+    x = 42
+    breakpoint()
+    print("hello", input("name? "), sys.stdin.isatty())
+    print("here", file=sys.stderr)
+
+with Trainer(None, num_workers=2, step_timeout=0.2) as t:
+    t.run(train if t.num_workers == 2 else None)
+    t.execute(lambda: print("piped", sys.stdout.isatty()))
+"""
+
+
+def test_a_rank_that_has_the_terminal(tmp_path: Path) -> None:
+    argv, env = _script(tmp_path, ASKS.replace("    breakpoint()", """
+    if sgd.world_rank() == 0:
+        return
+    breakpoint()"""))
+    terminal = Terminal([_command.path(), "run", "--pdb", "1", argv[1]],
+                        {**env, "MANTA_PYTHON": sys.executable})
+    terminal.until("(Pdb) ")
+    time.sleep(0.6)  # three times the step timeout
+    terminal.type("p 'x is', x\n")
+    terminal.until("('x is', 42)")
+    terminal.type("c\n")
+    terminal.until("name? ")
+    terminal.type("bob\n")
+    assert terminal.end() == 0, terminal.text
+    assert "hello bob True" in terminal.text and "here" in terminal.text
+    assert "(rank 0)\x1b[0m piped False" in terminal.text  # the next job has pipes again
+
+
+@pytest.mark.parametrize("ask", ["breakpoint()", "__import__('pdb').set_trace()", "input()"])
+def test_a_rank_without_a_terminal_says_how_to_get_one(tmp_path: Path, ask: str) -> None:
+    def train() -> None:
+        eval(ask)
+
+    with Trainer(None, num_workers=1, logdir=tmp_path) as t:
+        with pytest.raises(EOFError if ask == "input()" else RuntimeError) as e:
+            t.run(train)
+    assert "manta run --pdb 0 SCRIPT" in str(e.value)
+
+
+@pytest.mark.parametrize("rank, why", [("0", "needs a terminal"), ("one", "number of a rank"),
+                                       ("2", "has ranks 0 to 1")])
+def test_a_terminal_that_cannot_be_given(tmp_path: Path, rank: str, why: str) -> None:
+    argv, env = _script(tmp_path, ASKS)
+    done = subprocess.run(argv, env={**env, "MANTA_PDB": rank}, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=50, start_new_session=True)
+    assert done.returncode == 1 and why in done.stderr, done.stderr
 
 
 # --- the end --------------------------------------------------------------------------------------

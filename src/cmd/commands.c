@@ -29,7 +29,10 @@
 static const struct manta__option none[] = {{0}};
 static const struct manta__option json[] = {JSON, {0}};
 static const struct manta__option run_options[] = {
-    WORKERS, {0, "logdir", "DIR", "where the directories of its runs go"}, {0}};
+    WORKERS,
+    {0, "logdir", "DIR", "where the directories of its runs go"},
+    {0, "pdb", "RANK", "give this rank the terminal, for breakpoint() and input()"},
+    {0}};
 static const struct manta__option resume_options[] = {WORKERS, {0}};
 static const struct manta__option logs_options[] = {
     {0, "rank", "N", "of this rank (0)"},

@@ -169,7 +169,7 @@ struct group *agent_group(struct agent *a, uint32_t id, bool make)
     return NULL;
   g->agent = a;
   g->id = id;
-  g->rundir = g->logdir = g->ctl_fd = g->heap_fd = -1;
+  g->rundir = g->logdir = g->ctl_fd = g->heap_fd = g->tty = g->tty_rank = -1;
   g->next = a->groups;
   a->groups = g;
   return g;
@@ -198,6 +198,7 @@ static void group_free(struct group *g)
   agent_snap_run_ended(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
+  manta__fd_close(&g->tty);
   manta__free(g->path);
   manta__free(g->name);
   manta__free(g->best);
@@ -249,9 +250,12 @@ static void begin_run(struct group *g, struct manta__msg *m)
   agent_output_close_files(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
+  manta__fd_close(&g->tty);
   manta__free(g->path);
   g->rundir = manta__msg_take_fd(m, 0);
   g->logdir = manta__msg_take_fd(m, 1);
+  g->tty = manta__msg_take_fd(m, 2);
+  g->tty_rank = (int)manta_value_as_int(manta_value_get(&v, "pdb"), -1);
   g->path = manta__strdup(manta_value_as_string(manta_value_get(&v, "path"), ""));
   g->log_limit = manta_value_as_int(manta_value_get(&v, "log_limit"), 64 << 20);
   g->keep_last = (int)manta_value_as_int(manta_value_get(&v, "keep_last"), 2);

@@ -137,6 +137,7 @@ struct group {
   int rundir, logdir;      /* -1: no run */
   int64_t log_limit;
   bool show_all, live, lines_lost; /* live: the driver shows rows that change */
+  int tty, tty_rank;               /* the driver's terminal and the rank that has it; -1: none */
   int keep_last, keep_best;
   bool score_min;
   struct shared_ctl *shared;  /* the control segment of the attempt, with its watchers */
@@ -336,6 +337,8 @@ void agent_snap_run_ended(struct group *g);
 struct output *agent_output_start(struct worker *w, int out, int err_fd, manta_error *err);
 /* Reads what is there; its last line needs no newline. */
 void agent_output_flush(struct output *o);
+/* Before a job: gives the driver's terminal to the rank that is to have it. */
+void agent_output_terminal(struct worker *w);
 /* The last lines it printed; borrowed. */
 const char *agent_output_last(struct output *o);
 void agent_output_end(struct output *o);

@@ -115,7 +115,7 @@ static void on_health(uv_timer_t *t)
 {
   struct group *g = t->data;
   int64_t now = manta__now();
-  if (!g->ctl)
+  if (!g->ctl || g->tty >= 0) // a debugger takes its time, and all ranks wait for it
     return;
   for (struct worker *w = g->workers, *next; w; w = next) {
     next = w->next;
@@ -346,6 +346,7 @@ static void send_job(struct worker *w, int place, int local_world, const struct 
   for (int i = 0; i < p->from.count; i++)
     m.fd[3 + i] = p->from.fd[i];
   m.id.rank = w->rank;
+  agent_output_terminal(w);
   agent_send_value(w->link, &m, &v);
 }
 

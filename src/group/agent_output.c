@@ -226,6 +226,14 @@ const char *agent_output_last(struct output *o)
   return first ? first + 1 : o->last;
 }
 
+void agent_output_terminal(struct worker *w)
+{
+  struct group *g = w->group;
+  struct manta__msg m = {.kind = MANTA__M_TERMINAL, .id = g->run, .fd = {g->tty}, .fds = 1};
+  if (g->tty >= 0 && w->rank == g->tty_rank)
+    agent_send(w->link, &m);
+}
+
 // --- beginning and end ---------------------------------------------------------------------------
 
 static void open_stream(struct output *o, int number, int fd)

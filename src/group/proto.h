@@ -29,10 +29,11 @@ enum manta__kind {
   MANTA__M_HELLO =
       1, /* request {version, wids, name}; reply {version, pid, host, address, cpus, gpus};
                          fd: ring eventfd */
-  MANTA__M_PROGRAM, /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
-  MANTA__M_RUN,     /* a run begins: {path, log_limit, keep…}; fds: run directory, ring eventfd */
-  MANTA__M_SPAWN,   /* have `count` idle workers ready: {key, count, request} */
-  MANTA__M_ATTEMPT, /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
+  MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
+  MANTA__M_RUN,       /* a run begins: {path, log_limit, keep…}; fds: run directory, its logs, the
+                       terminal of a rank */
+  MANTA__M_SPAWN,     /* have `count` idle workers ready: {key, count, request} */
+  MANTA__M_ATTEMPT,   /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
                      */
   MANTA__M_ABORT,   /* end the attempt: raise the abort word with {cause} */
   MANTA__M_KILL,    /* SIGKILL these workers: {wids, cause} */
@@ -71,6 +72,7 @@ enum manta__kind {
   MANTA__M_SLOT,     /* a predecessor's snapshot slot: struct manta__slot_msg; fd: the slot */
   MANTA__M_GO,       /* the predecessors are gone: a job that was to wait begins */
   MANTA__M_EXIT,     /* end by normal finalisation */
+  MANTA__M_TERMINAL, /* the next job has the driver's terminal; fd */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
   MANTA__M_STAYS,      /* the DONE that follows is not its end: it waits for the next attempt */

@@ -55,6 +55,31 @@ static void take_output(int out, int err)
   setvbuf(stderr, NULL, _IONBF, 0);
 }
 
+static int pipes[2] = {-1, -1}; // our output, while a terminal is in its place
+
+static void take_terminal(struct manta__msg *m)
+{
+  int tty = manta__msg_take_fd(m, 0);
+  for (int i = 0; tty >= 0 && i < 2 && pipes[i] < 0; i++)
+    pipes[i] = fcntl(STDOUT_FILENO + i, F_DUPFD_CLOEXEC, 3);
+  for (int i = 0; tty >= 0 && i < 3; i++)
+    dup2(tty, i);
+  manta__fd_close(&tty);
+}
+
+static void leave_terminal(void)
+{
+  int in = pipes[0] >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+  if (in >= 0)
+    dup2(in, STDIN_FILENO);
+  manta__fd_close(&in);
+  for (int i = 0; i < 2; i++) {
+    if (pipes[i] >= 0)
+      dup2(pipes[i], STDOUT_FILENO + i);
+    manta__fd_close(&pipes[i]);
+  }
+}
+
 // A child that the train function forks shares our sockets: it must neither speak nor hold them
 // open.
 static void forget_in_child(void)
@@ -386,6 +411,7 @@ static void tell_end(struct manta__job *job, manta_status st, manta_error *err, 
     atomic_store(&job->cell->running, 0);
   fflush(stdout);
   fflush(stderr);
+  leave_terminal();
   say_done(job, st, err, result);
   if (job->cell)
     manta__robust_release(&job->cell->life);
@@ -448,6 +474,8 @@ static manta_status await_attempt(struct manta__job *next, uint64_t run, manta_e
       die("control connection", err);
     if (m.kind == MANTA__M_JOB && m.id.run == run)
       return take_job(next, &m, err);
+    if (m.kind == MANTA__M_TERMINAL)
+      take_terminal(&m);
     if (m.kind == MANTA__M_JOB || m.kind == MANTA__M_EXIT) {
       kept = m;
       has_kept = true;
@@ -511,6 +539,8 @@ void manta__worker_main(const int *fds, const struct manta__job_ops *ops)
     struct manta__msg m = next_message();
     if (m.kind == MANTA__M_SLOT)
       take_slot(&m);
+    if (m.kind == MANTA__M_TERMINAL)
+      take_terminal(&m);
     if (m.kind == MANTA__M_JOB)
       serve_job(&m);
     else

@@ -147,13 +147,16 @@ manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_er
   struct manta__msg m = {.kind = MANTA__M_RUN,
                          .group = t->group,
                          .id = {r->id, r->group.attempt, -1, 0},
-                         .fd = {r->rundir, r->logs},
-                         .fds = r->exec ? 0 : 2};
+                         .fd = {r->rundir, r->logs, r->tty.fd},
+                         .fds = r->exec         ? 0
+                                : r->tty.fd < 0 ? 2
+                                                : 3};
   manta_value v =
       MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
                 MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_BOOL("live", r->moves),
-                MANTA_KV_INT("keep_last", r->keep_last), MANTA_KV_INT("keep_best", r->keep_best),
-                MANTA_KV_BOOL("score_min", r->score_min), MANTA_KV_BOOL("exec", r->exec));
+                MANTA_KV_INT("pdb", r->tty.rank), MANTA_KV_INT("keep_last", r->keep_last),
+                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min),
+                MANTA_KV_BOOL("exec", r->exec));
   p->announced |= !r->exec;
   return manta__node_send(p->node, &m, &v, err);
 }

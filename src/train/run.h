@@ -12,6 +12,7 @@
  *   run.c       what happens to it: messages of the agents, steps
  *   form.c      attempts, and growing back; muster.c: the same on several hosts
  *   say.c       what it says, to the user and to run.log; screen.h: how it is shown
+ *   terminal.c  a rank that has the driver's terminal
  *   exchange.c  what ranks tell each other through the driver
  *   rows.c      rings -> run.log -> alignment
  *   ending.c    its end: results, the last checkpoint, the message
@@ -23,6 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <termios.h>
 
 #include <manta/manta.h>
 
@@ -75,6 +77,12 @@ struct manta__newest { /* the newest snapshot in memory */
   int slot;
   int64_t iteration;
   int64_t capacity; /* bytes of its slot, of which there are three */
+};
+
+struct manta__tty { /* the terminal of a rank */
+  int fd, rank;     /* -1: none has it */
+  bool saved;
+  struct termios before;
 };
 
 struct manta__exchange {      /* what the ranks of the attempt tell each other */
@@ -132,6 +140,7 @@ struct manta_run {
   char *dir;
   int rundir, logs, job_fd;
   struct manta__origin initial; /* the checkpoint that the user named, or nothing */
+  struct manta__tty tty;
   bool exec;                    /* an execute call: no directory, no rows */
   bool single;                  /* … of rank 0 alone */
   bool resumed, replayed;       /* adopted; finished already, only its results are given */

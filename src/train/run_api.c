@@ -106,6 +106,7 @@ static void let_go(manta_run *r)
   r->log = NULL;
   manta__align_fini(&r->align);
   manta__exchange_end(&r->exchange);
+  manta__terminal_leave(r);
   manta__screen_fini(&r->screen);
   manta__deliver_free(r);
   manta__free(r->callbacks);
@@ -229,6 +230,7 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
     return manta_error_set(err, st, "no memory for the config");
   MANTA_TRY(collect_callbacks(r, rc, err));
   set_screen(r, rc->display);
+  MANTA_TRY(manta__terminal_take(r, err));
   for (size_t i = 0; i < r->callback_count; i++)
     r->listening |= r->callbacks[i]->result != NULL;
   MANTA_TRY(manta__align_init(&r->align, !r->listening, err));
@@ -247,6 +249,7 @@ static manta_run *run_alloc(manta_trainer *t, enum purpose what)
     r->exec = what >= EXECUTE;
     r->single = what == EXECUTE_SINGLE;
     r->rundir = r->logs = r->job_fd = -1;
+    r->tty.fd = r->tty.rank = -1;
   }
   return r;
 }
