@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _manta, _pickle
+from manta import _logging, _manta, _pickle
 
 if TYPE_CHECKING:
     from manta.sgd.backend import BackendConfig
@@ -46,7 +46,7 @@ class Job:
 
     def pack(self, name: str) -> bytes:
         """The payload of a run. `name` is what the function is called in messages."""
-        header = {"path": list(sys.path), "argv": list(sys.argv)}
+        header = {"path": list(sys.path), "argv": list(sys.argv), "logging": _logging.describe()}
         parts = {name: self.function, "the config": self.args[0] if len(self.args) == 1 else None,
                  "an argument": self.args, "a named argument": self.kwargs,
                  "the checkpoint": self.checkpoint, "the initialization hook": self.setting.hook,

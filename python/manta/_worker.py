@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _frames, _manta, _pickle, _terminal
+from manta import _frames, _logging, _manta, _pickle, _terminal
 
 if TYPE_CHECKING:
     from manta._job import Job
@@ -88,6 +88,7 @@ def run() -> Any:
     header, body = pickle.loads(_manta.payload())
     sys.path[:] = header["path"]
     sys.argv[:] = header["argv"]
+    _logging.take(header["logging"])
     _terminal.take()
     try:
         return pickle.loads(body)()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import pty
 import re
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from manta import _command, sgd
+from manta import _command, _logging, sgd
 from manta.sgd import Trainer
 
 BEGIN = """
@@ -274,6 +275,46 @@ def test_a_terminal_that_cannot_be_given(tmp_path: Path, rank: str, why: str) ->
     done = subprocess.run(argv, env={**env, "MANTA_PDB": rank}, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=50, start_new_session=True)
     assert done.returncode == 1 and why in done.stderr, done.stderr
+
+
+# --- logging --------------------------------------------------------------------------------------
+
+
+def test_levels_and_the_roots_handler_reach_the_workers(tmp_path: Path) -> None:
+    argv, env = _script(tmp_path, """
+def train():
+    logging.info("seen")
+    logging.getLogger("a.b").debug("seen too")
+    logging.getLogger("c").info("not seen")
+    logging.debug("not seen")
+
+logging.basicConfig(level=logging.INFO, format="{levelname} {name}: {message}", style="{")
+logging.getLogger("a").setLevel(logging.DEBUG)
+logging.getLogger("c").setLevel(logging.ERROR)
+t = Trainer(None, num_workers=1)
+t.run(train)
+logging.getLogger("a").setLevel(logging.WARNING)
+t.run(train)
+""")
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == ["(rank 0) INFO root: seen", "(rank 0) DEBUG a.b: seen too",
+                                        "(rank 0) INFO root: seen"]
+
+
+def test_handlers_of_other_kinds_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Mine(logging.StreamHandler):  # type: ignore[type-arg]
+        pass
+
+    to_file = logging.FileHandler(tmp_path / "file")
+    odd = logging.StreamHandler(sys.stderr)
+    odd.setFormatter(type("Odd", (logging.Formatter,), {})())
+    plain = logging.StreamHandler(sys.stdout)
+    monkeypatch.setattr(logging.root, "handlers", [to_file, Mine(sys.stderr), odd, plain])
+    setup = _logging.describe()
+    to_file.close()
+    assert setup and setup[3] == [(1, 0, None)]
 
 
 # --- the end --------------------------------------------------------------------------------------
