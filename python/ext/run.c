@@ -299,6 +299,16 @@ static bool send_away(run *self)
   return self->user != PyThread_get_thread_ident() && mpy_wait_until_none(&self->users);
 }
 
+// What a last word raised goes nowhere; its frames would hold the run for ever.
+static void drop_raised(run *self)
+{
+  for (int i = 0; i < 3; i++) {
+    PyObject *o = self->raised[i];
+    self->raised[i] = NULL;
+    Py_DecRef(o);
+  }
+}
+
 static void close_run(run *self)
 {
   if (!self->r || !send_away(self) || !enter(self))
@@ -309,6 +319,7 @@ static void close_run(run *self)
   manta_run_close(r);
   Py_END_ALLOW_THREADS;
   leave(self);
+  drop_raised(self);
 }
 
 static PyObject *tell_stop(PyObject *self, PyObject *none)
@@ -319,6 +330,7 @@ static PyObject *tell_stop(PyObject *self, PyObject *none)
   Py_BEGIN_ALLOW_THREADS;
   manta_run_tell_stop(r);
   Py_END_ALLOW_THREADS;
+  drop_raised((run *)self);
   Py_IncRef(Py_None);
   return Py_None;
 }
@@ -343,8 +355,7 @@ static void dealloc(PyObject *self)
   Py_DecRef(it->owner);
   Py_DecRef(it->output);
   Py_DecRef(it->renew);
-  for (int i = 0; i < 3; i++)
-    Py_DecRef(it->raised[i]);
+  drop_raised(it);
   PyObject_Free(self);
   Py_DecRef((PyObject *)type);
 }
