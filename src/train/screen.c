@@ -74,18 +74,26 @@ void manta__screen_fini(struct manta__screen *s)
 
 // --- lines ---------------------------------------------------------------------------------------
 
-static void put_prefix(struct manta__screen *s, int rank, int stream)
+struct prefix {
+  char text[40];
+  size_t len;
+};
+
+static struct prefix prefix_of(const struct manta__screen *s, int rank, int stream)
 {
   static const int colours[] = {36, 32, 33, 35, 34}; // red is for errors
-  if (s->colour[stream - 1])
-    manta__buf_printf(&s->out, "\033[%dm(rank %d)\033[0m ", colours[rank % 5], rank);
-  else
-    manta__buf_printf(&s->out, "(rank %d) ", rank);
+  struct prefix p;
+  int n = s->colour[stream - 1] ? snprintf(p.text, sizeof p.text, "\033[%dm(rank %d)\033[0m ",
+                                           colours[rank % 5], rank)
+                                : snprintf(p.text, sizeof p.text, "(rank %d) ", rank);
+  p.len = (size_t)n;
+  return p;
 }
 
 static void put_lines(struct manta__screen *s, int rank, int stream, const char *p, size_t n)
 {
   int *open = &s->open[stream - 1];
+  struct prefix prefix = prefix_of(s, rank, stream);
   if (*open && *open != 1 + rank) {
     manta__buf_putc(&s->out, '\n');
     *open = 0;
@@ -94,7 +102,7 @@ static void put_lines(struct manta__screen *s, int rank, int stream, const char 
     const char *end = memchr(p, '\n', n);
     size_t k = end ? (size_t)(end - p) + 1 : n;
     if (!*open)
-      put_prefix(s, rank, stream);
+      manta__buf_append(&s->out, prefix.text, prefix.len);
     manta__buf_append(&s->out, p, k);
     *open = end ? 0 : 1 + rank;
     p += k;
@@ -223,9 +231,10 @@ static size_t digits(int n)
 static size_t put_row(struct manta__screen *s, const struct manta__strip *p, const char *row,
                       size_t n, size_t columns)
 {
-  size_t prefix = digits(p->rank) + 8;
-  put_prefix(s, p->rank, p->stream);
-  return prefix + put_clipped(s, row, n, columns > prefix ? columns - prefix : 0);
+  size_t wide = digits(p->rank) + 8;
+  struct prefix prefix = prefix_of(s, p->rank, p->stream);
+  manta__buf_append(&s->out, prefix.text, prefix.len);
+  return wide + put_clipped(s, row, n, columns > wide ? columns - wide : 0);
 }
 
 static void rise(struct manta__screen *s, int rows)
