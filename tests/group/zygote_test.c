@@ -188,7 +188,7 @@ static void worker_start(struct worker *w, struct zygote *z, int64_t wid)
   struct manta__msg m = {.kind = MANTA__M_FORK,
                          .data = &f,
                          .len = sizeof f,
-                         .fd = {sock[1], life[1], out[1], w->ring_fd, w->wake},
+                         .fd = {sock[1], life[1], out[1], out[1], w->ring_fd, w->wake},
                          .fds = MANTA__W_FDS};
   assert_ok(manta__conn_send(z->conn, &m, &err), &err);
   close(sock[1]);
