@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
+import subprocess
 import time
 
 from bed import COUNTER, MANTA, Bed, driver_of, main, wait_for
@@ -34,6 +36,27 @@ def test_logdir_is_where_runs_go() -> None:
                      f"cd sub && exec {COUNTER} 2 1 0")
     assert done.code == 0, done
     assert len(list((bed.root / "elsewhere").glob("counter_0001_*/run.log"))) == 1
+
+
+def test_prefixes_have_colours_on_a_terminal_only() -> None:
+    screen, tty = pty.openpty()
+    with open(tty, "w") as out:
+        done = subprocess.run([MANTA, "run", COUNTER, "2", "1", "0"], stdin=subprocess.DEVNULL,
+                              stdout=out, stderr=subprocess.PIPE, cwd=bed.root, timeout=60,
+                              env=bed.env | {"TERM": "xterm"})
+    said = os.read(screen, 65536).decode()
+    os.close(screen)
+    assert done.returncode == 0, done
+    assert said == ("\x1b[36m(rank 0)\x1b[0m count 1\r\n\x1b[36m(rank 0)\x1b[0m count 2\r\n"
+                    "counted [2]\r\n"), said
+    assert bed.manta("run", COUNTER, 1, 1, 0).out == "(rank 0) count 1\ncounted [1]\n"
+
+
+def test_the_terminal_goes_to_a_rank_that_is_there() -> None:
+    done = bed.manta("run", "--pdb", "x", COUNTER, 1, 1, 0)
+    assert done.code == 2 and "--pdb" in done.err, done
+    done = bed.run("setsid", "--wait", MANTA, "run", "--pdb", 0, COUNTER, 1, 1, 0)
+    assert done.code == 1 and "MANTA_PDB=0 needs a terminal" in done.err, done
 
 
 def test_the_exit_code_is_the_program_s() -> None:
