@@ -5,12 +5,14 @@ finds what their variables were."""
 
 from __future__ import annotations
 
+import functools
 import os
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator, ParamSpec, TypeVar
 
 HOME = os.path.dirname(os.path.abspath(__file__))
-FRAMES, VARIABLES, TEXT = 20, 50, 200  # the innermost so many; of each so many; letters of each
+FRAMES, DETAILED = 200, 20  # so many; the innermost ones with their variables
+VARIABLES, TEXT = 50, 200  # of each frame; letters of each
 
 Frame = tuple[str, str, int, dict[str, str]]  # file, function, line, variables
 
@@ -28,30 +30,47 @@ class Shown:
 # --- in the worker --------------------------------------------------------------------------------
 
 
+def is_ours(file: str) -> bool:
+    return file.startswith(HOME + os.sep)
+
+
 def describe(trace: TracebackType | None) -> list[Frame]:
-    """The frames below manta's own."""
-    found: list[Frame] = []
+    """The frames below manta's own. Of those of manta's that the user's have called, the first."""
+    found: list[tuple[FrameType, int]] = []
+    ours = True
     while trace is not None:
-        frame = trace.tb_frame
-        if os.path.dirname(frame.f_code.co_filename) != HOME:
-            found.append((frame.f_code.co_filename, frame.f_code.co_name, trace.tb_lineno or 0,
-                          _variables(frame)))
+        above, ours = ours, is_ours(trace.tb_frame.f_code.co_filename)
+        if not (above and ours):
+            found.append((trace.tb_frame, trace.tb_lineno or 0))
         trace = trace.tb_next
-    return found[-FRAMES:]
+    if len(found) > FRAMES:
+        found[FRAMES // 4:-FRAMES * 3 // 4] = []
+    return [(frame.f_code.co_filename, frame.f_code.co_name, line,
+             _variables(frame) if i >= len(found) - DETAILED else {})
+            for i, (frame, line) in enumerate(found)]
 
 
 def _variables(frame: FrameType) -> dict[str, str]:
     if frame.f_code.co_name == "<module>":
         return {}
     names = [n for n in frame.f_locals if not n.startswith("__")]
-    return {n: _text(frame.f_locals[n])[:TEXT] for n in names[:VARIABLES]}
+    return {n: text_of(frame.f_locals[n])[:TEXT] for n in names[:VARIABLES]}
+
+
+def text_of(o: Any) -> str:
+    """Nothing of the user's is called: his repr may fail, and one of a tensor on a GPU would wait
+    for a peer that is gone."""
+    try:
+        return _text(o)
+    except Exception:
+        return "<?>"
 
 
 def _text(o: Any) -> str:
-    """Nothing of the user's is called: his repr may fail, and one of a tensor on a GPU would wait
-    for a peer that is gone."""
     if o is None or type(o) in (bool, int, float, complex, str, bytes):
         return repr(o[:TEXT] if isinstance(o, (str, bytes)) else o)
+    if issubclass(type(o), type):
+        return f"<class {type.__getattribute__(o, '__name__')}>"
     kind = type(o).__name__
     if type(o) in (list, tuple, dict, set, frozenset):
         return f"<{kind} of {len(o)}>"
@@ -61,6 +80,31 @@ def _text(o: Any) -> str:
 
 
 # --- in the driver --------------------------------------------------------------------------------
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def folded(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that users call: of manta's frames above what a worker or a callback raised, their
+    traceback shows one line."""
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except BaseException as error:
+            if (users := _below(error.__traceback__)) is None:
+                raise
+            raise error.with_traceback(users)  # manta: as it was raised, by a worker or a callback
+    return call
+
+
+def _below(trace: TracebackType | None) -> TracebackType | None:
+    """What follows manta's frames, if the last one is not manta's."""
+    while trace is not None and is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
 
 
 def rebuild(frames: list[Frame]) -> TracebackType | None:

@@ -57,7 +57,7 @@ class Job:
         from manta import _worker
         _worker.prepare(self)
         if self.kind is Kind.BARE:
-            return self.function(*self.args, **self.kwargs)
+            return self.call()
         config = self.setting.backend
         backend = config.backend_cls()
         begin, end = ((backend.enter, backend.leave) if self.kind is Kind.RUN
@@ -68,7 +68,7 @@ class Job:
             if self.auto:
                 from manta._torch import auto
                 auto.begin()
-            return self.function(*self.args, **self.kwargs)
+            return self.call()
         except BaseException as e:
             error = e
             raise
@@ -77,6 +77,15 @@ class Job:
             del error
             if self.kind is Kind.RUN:
                 _worker.let_go()
+
+    def call(self) -> Any:
+        """The function itself. One that calls sys.exit() has ended well, and returned nothing."""
+        try:
+            return self.function(*self.args, **self.kwargs)
+        except SystemExit as e:
+            if isinstance(e, _manta.Preempted) or e.code not in (None, 0):
+                raise
+        return None
 
 
 # --- calls between runs ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _frames, _logging, _manta, _pickle, _terminal
+from manta import _logging, _manta, _pickle, _raised, _terminal
 
 if TYPE_CHECKING:
     from manta._job import Job
@@ -157,25 +157,14 @@ def _is_framework(e: Exception) -> bool:
     if type(e).__module__.startswith("torch"):
         return True
     text = str(e)
-    return any(word in text for word in ("gloo", "Connection", "NCCL", "Socket", "store"))
+    return any(word in text for word in ("gloo", "Connection", "NCCL", "Socket", "store",
+                                             "process group"))
 
 
 def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:
     """(status, message, what the driver makes the exception of)."""
-    text = "".join(traceback.format_exception(e))
-    frames = _frames.describe(e.__traceback__)
     try:
-        import cloudpickle
-        pickled = cloudpickle.dumps(e.with_traceback(None))
-        pickle.loads(pickled)
-    except Exception:
-        pickled = None
-    last = "".join(traceback.format_exception_only(e)).strip()
-    detail = {"pickle": pickled, "traceback": text, "names": names_of(type(e)), "text": str(e),
-              "frames": pickle.dumps(frames)}
-    return status_of(e), last, detail
-
-
-def names_of(cls: type) -> list[str]:
-    """The class and its bases, for a driver that has none but the builtin ones."""
-    return [f"{c.__module__}.{c.__qualname__}" for c in cls.__mro__]
+        last = "".join(traceback.format_exception_only(e)).strip()
+    except Exception:  # its class has no words
+        last = f"{type(e).__name__}: {_raised.text_of(e)}"
+    return status_of(e), _raised.plain(last), {"error": _raised.dumps(e)}

@@ -11,11 +11,12 @@ import threading
 import weakref
 from pathlib import Path
 from types import FrameType
-from typing import Any, Callable, Iterator, NoReturn
+from typing import Any, Callable, Iterator, TypeVar
 
-from manta import _manta
-from manta._errors import raise_remote
+from manta import _errors, _frames, _manta
 from manta.sgd.callbacks import Caller
+
+T = TypeVar("T")
 
 EXIT_PREEMPTED = 75  # EX_TEMPFAIL: `manta resume` goes on
 
@@ -69,10 +70,7 @@ class Run:
 
     def next(self) -> Reports | None:
         """The next iteration, or None at the end; raises what ended the run."""
-        try:
-            item = self._run.next()
-        except BaseException as e:
-            self._fail(e)
+        item = self._wait(self._run.next)
         if item is None:
             self.finish(error=False)
             return None
@@ -93,12 +91,17 @@ class Run:
             while self.next() is not None:
                 pass
             return
-        try:
-            self._run.drain()
-        except BaseException as e:
-            self._fail(e)
+        self._wait(self._run.drain)
 
-    def _fail(self, e: BaseException) -> NoReturn:
+    def _wait(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except BaseException as e:
+            error = self._ended_by(e)
+        raise error  # not in the handler: its context is its own
+
+    def _ended_by(self, e: BaseException) -> BaseException:
+        """What to raise for it."""
         if isinstance(e, KeyboardInterrupt):
             self._run.tell_stop()
         self.finish(error=True)
@@ -108,9 +111,9 @@ class Run:
         if isinstance(e, _manta.WorkerLost):
             self._trainer.shutdown()
         if not hasattr(e, "detail"):
-            raise e
+            return e
         log = Path(self.directory, "logs", f"rank-{getattr(e, 'rank', -1)}.log")
-        raise_remote(e, str(log) if self.directory and log.exists() else "")
+        return _errors.of_worker(e, str(log) if self.directory and log.exists() else "")
 
     def finish(self, error: bool) -> None:
         if not self._told:
@@ -144,6 +147,7 @@ class RunIterator(Iterator[Reports]):
     def __iter__(self) -> RunIterator:
         return self
 
+    @_frames.folded
     def __next__(self) -> Reports:
         if self._run is None:
             raise StopIteration

@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _config, _display, _driver, _job, _manta
+from manta import _config, _display, _driver, _frames, _job, _manta
 from manta.sgd import backend as _backend
 from manta.sgd import hosts as _hosts
 from manta.sgd import resources as _resources
@@ -87,6 +87,7 @@ class Trainer:
 
     # --- workers ----------------------------------------------------------------------------------
 
+    @_frames.folded
     def start(self, initialization_hook: Any = None, args: Sequence[Any] = (),
               kwargs: dict[str, Any] | None = None) -> None:
         """Starts the workers ahead of the first run. A function is called once in each of them; of
@@ -144,11 +145,13 @@ class Trainer:
         finally:
             run.close()
 
+    @_frames.folded
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """function(*args) on all workers, a list by rank; function(instance, *args) if the trainer
         was started with a class."""
         return self._call(*self._bind(function), *args, **kwargs)
 
+    @_frames.folded
     def execute_single(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The same on rank 0 alone."""
         return self._call(_job.on_rank, 0, *self._bind(function), *args, **kwargs)[0]
@@ -199,6 +202,7 @@ class Trainer:
 
     # --- runs -------------------------------------------------------------------------------------
 
+    @_frames.folded
     def run(self, train_func: Callable[..., Any], config: Any = None,
             callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
             checkpoint_strategy: CheckpointStrategy | None = None,
