@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _logging, _manta, _pickle
+from manta import _logging, _main, _manta, _pickle
 
 if TYPE_CHECKING:
     from manta.sgd.backend import BackendConfig
@@ -46,12 +46,19 @@ class Job:
 
     def pack(self, name: str) -> bytes:
         """The payload of a run. `name` is what the function is called in messages."""
-        header = {"path": list(sys.path), "argv": list(sys.argv), "logging": _logging.describe()}
-        parts = {name: self.function, "the config": self.args[0] if len(self.args) == 1 else None,
-                 "an argument": self.args, "a named argument": self.kwargs,
-                 "the checkpoint": self.checkpoint, "the initialization hook": self.setting.hook,
-                 "the backend": self.setting.backend}
-        return pickle.dumps((header, _pickle.dumps(self, parts)))
+        parts = {name: self.function, **self._arguments(name), "the checkpoint": self.checkpoint,
+                 "the initialization hook": self.setting.hook, "the backend": self.setting.backend}
+        body, rest = _pickle.dumps(self, parts)
+        header = {"path": list(sys.path), "argv": list(sys.argv), "logging": _logging.describe(),
+                  "main": _main.describe(), "rest": rest}
+        return pickle.dumps((header, body))
+
+    def _arguments(self, name: str) -> dict[str, Any]:
+        """By the names that messages have for them."""
+        if self.kind is Kind.RUN and len(self.args) == 1:
+            return {"the config": self.args[0]}
+        given = {name if callable(a) else f"argument {i}": a for i, a in enumerate(self.args)}
+        return given | {f"argument {k!r}": v for k, v in self.kwargs.items()}
 
     def __call__(self) -> Any:
         from manta import _worker

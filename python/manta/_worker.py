@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _logging, _manta, _pickle, _raised, _terminal
+from manta import _logging, _main, _manta, _pickle, _raised, _terminal
 
 if TYPE_CHECKING:
     from manta._job import Job
@@ -90,8 +90,11 @@ def run() -> Any:
     sys.argv[:] = header["argv"]
     _logging.take(header["logging"])
     _terminal.take()
+    _main.install(header["main"], header["rest"])
     try:
-        return pickle.loads(body)()
+        job = pickle.loads(body)
+        _main.define_rest()
+        return job()
     finally:
         flush()
 

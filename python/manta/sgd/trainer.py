@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _config, _display, _driver, _frames, _job, _manta
+from manta import _config, _display, _driver, _frames, _job, _main, _manta
 from manta.sgd import backend as _backend
 from manta.sgd import hosts as _hosts
 from manta.sgd import resources as _resources
@@ -44,6 +44,7 @@ class Trainer:
                  show_all_output: bool = False, quiet: bool = False, pin: bool = False,
                  keep_workers: bool = False, threads_per_worker: int | None = None,
                  hosts: Sequence[_hosts.Host] | None = None, host_timeout: float | None = None):
+        _main.check_not_importing()
         if num_workers is not None and workers is not None:
             raise ValueError("num_workers and workers are the same: give one of them")
         _check_address(address)
