@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <manta/session.h>
 #include <manta/status.h>
 #include <manta/trainer.h>
 
@@ -77,6 +78,14 @@ MANTA_API manta_status manta_serve(char *const argv[], const manta_fork_hooks *h
  * from now on those calls fail there. manta does so itself when the function has returned. For an
  * interpreter that must first let go of a lock which such a call may need. */
 MANTA_API void manta_session_settle(manta_session *s);
+/* In a worker, from any thread: the train function has ended well, without a result, and so does
+ * the process, at once; nothing is finalised. What a language's immediate exit with status 0 may
+ * mean. False, and nothing was done, if no train function is running here, or this is a child that
+ * the worker forked. */
+MANTA_API bool manta_leave(void);
+/* A rank of this host that has left its train function while ours runs, or -1: who a framework's
+ * own collective may have waited for. */
+MANTA_API int manta_session_departed(manta_session *s);
 
 /* A CPU that says it has AMX, but not which, makes oneDNN (and PyTorch with it) die by SIGILL: the
  * NAME=VALUE that prevents it if it is in the environment before the library is loaded, or NULL if

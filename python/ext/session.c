@@ -143,6 +143,18 @@ static PyObject *check(PyObject *self, PyObject *none)
   return s ? done(manta_session_check(s, &err), &err) : NULL;
 }
 
+static PyObject *leave(PyObject *self, PyObject *none)
+{
+  manta_leave(); // comes back only where there is nothing to leave
+  return done(MANTA_OK, NULL);
+}
+
+static PyObject *departed(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  return s ? PyLong_FromLong(manta_session_departed(s)) : NULL;
+}
+
 // --- checkpoints ---------------------------------------------------------------------------------
 
 static PyObject *load(PyObject *self, PyObject *none)
@@ -299,6 +311,11 @@ static PyMethodDef functions[] = {
      MPY_DOC("heartbeat($module)", "() -> None", "A sign of life.")},
     {"check", check, METH_NOARGS,
      MPY_DOC("check($module)", "() -> None", "Raises what report would raise now.")},
+    {"leave", leave, METH_NOARGS,
+     MPY_DOC("leave($module)", "() -> None",
+             "Ends the train function well, and the process at once.")},
+    {"departed", departed, METH_NOARGS,
+     MPY_DOC("departed($module)", "() -> int", "A rank that has left its train function, or -1.")},
     {"save", save, METH_VARARGS,
      MPY_DOC("save($module, tensors, value, fill=None, sharded=False, /)",
              "(list[tuple[str, int, tuple[int, ...], int]], dict[str, Any], "

@@ -309,6 +309,9 @@ def comm() -> Comm:
 def config() -> Any:
     """The run's config."""
 
+def departed() -> int:
+    """A rank that has left its train function, or -1."""
+
 def embed(argv: list[str], /) -> bool:
     """This process is a driver."""
 
@@ -326,6 +329,9 @@ def in_session() -> bool:
 
 def iteration() -> int:
     """Reports made so far."""
+
+def leave() -> None:
+    """Ends the train function well, and the process at once."""
 
 def load() -> Checkpoint | None:
     """The newest checkpoint, or None."""

@@ -8,7 +8,7 @@ import pickle
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from manta import _logging, _main, _manta, _pickle, _raised, _terminal
 
@@ -43,7 +43,18 @@ def born() -> None:
     blocks."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.stderr.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    setattr(os, "_exit", _exit_of(os.getpid(), os._exit))
     draw_anew()
+
+
+def _exit_of(pid: int, exit_now: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+    """os._exit of a worker, not of its children: with status 0 the train function has ended well.
+    What ends the process from C is a death still."""
+    def _exit(status: int) -> NoReturn:
+        if status == 0 and os.getpid() == pid:
+            _manta.leave()  # comes back if no function is running
+        exit_now(status)
+    return _exit
 
 
 def draw_anew() -> None:
@@ -166,8 +177,14 @@ def _is_framework(e: Exception) -> bool:
 
 def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:
     """(status, message, what the driver makes the exception of)."""
+    status = status_of(e)
+    if status in (_manta.EUSER, _manta.EINVAL) and isinstance(e, RuntimeError) and (
+            _is_framework(e) and (rank := _manta.departed()) >= 0):
+        e.add_note(f"rank {rank} has left its train function: this one may have waited for it")
     try:
         last = "".join(traceback.format_exception_only(e)).strip()
     except Exception:  # its class has no words
         last = f"{type(e).__name__}: {_raised.text_of(e)}"
-    return status_of(e), _raised.plain(last), {"error": _raised.dumps(e)}
+    if isinstance(e, _manta.Error):  # the driver names it again
+        last = str(e)
+    return status, _raised.plain(last), {"error": _raised.dumps(e)}

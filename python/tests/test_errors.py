@@ -227,3 +227,73 @@ def test_a_loop_over_a_run_is_folded_too(one: Trainer) -> None:
             pass
     names = [f.name for f in traceback.extract_tb(caught.value.__traceback__)]
     assert names == ["test_a_loop_over_a_run_is_folded_too", "call", "train"]
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+EXITS = '''
+import ctypes, os, sys, threading, time
+import manta
+from manta import sgd
+from manta.sgd import Trainer
+
+def train(how):
+    sgd.report(rank=sgd.world_rank())
+    if sgd.world_rank() == 0:
+        return "stayed"
+    if how == "thread":
+        threading.Thread(target=os._exit, args=(0,)).start()
+        time.sleep(60)
+    if how == "child":
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return "stayed too"
+    if how == "C":
+        ctypes.CDLL(None)._exit(0)
+    try:
+        os._exit(3 if how == "code" else 0)
+    finally:
+        print("not finalised")
+
+trainer = Trainer(None, num_workers=(2, 2), max_retries=0, show_all_output=True)
+for how in ("plain", "thread", "child", "plain", "code", "C"):
+    try:
+        print(how, trainer.run(lambda config: train(config["how"]), {"how": how}))
+    except manta.WorkerLost as e:
+        print(how, "lost:", e.rank, "exit code" in str(e) or str(e))
+'''
+
+
+def test_os_exit_ends_a_rank_well_and_exit_from_c_does_not() -> None:
+    done = subprocess.run([sys.executable, "-c", EXITS], text=True, capture_output=True, timeout=50)
+    said = [s for s in done.stdout.splitlines() if not s.startswith("manta")]
+    assert said == ["plain ['stayed', None]", "thread ['stayed', None]",
+                    "child ['stayed', 'stayed too']", "plain ['stayed', None]",
+                    "code lost: 1 True", "C lost: 1 True"], done.stdout + done.stderr
+
+
+def test_who_waits_for_a_rank_that_left_is_told() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    import manta
+    from manta.sgd import TorchConfig
+
+    def train(config: dict[str, str]) -> None:
+        import os
+        import torch
+        import torch.distributed as dist
+        if dist.get_rank() == 1:
+            sys.exit() if config["how"] == "sys.exit" else os._exit(0)
+        dist.all_reduce(torch.ones(3))
+
+    for backend in ("manta", "gloo"):
+        with Trainer(TorchConfig(backend=backend), num_workers=(2, 2), quiet=True,
+                     max_retries=0) as trainer:
+            for how in ("sys.exit", "os._exit"):
+                with pytest.raises(RuntimeError) as caught:
+                    trainer.run(train, {"how": how})
+                said = "".join(traceback.format_exception_only(caught.value))
+                assert "rank 1 has left its train function" in said, said
+                assert backend == "gloo" or type(caught.value) is manta.PeerLost

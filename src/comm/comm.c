@@ -185,6 +185,22 @@ void manta__comm_destroy(manta_comm *c)
   manta__fabric_destroy(f);
 }
 
+void manta__comm_depart(manta_comm *c)
+{
+  if (!c || c->failed)
+    return;
+  for (manta_comm *i = c->fabric->comms; i; i = i->next)
+    manta__team_depart(&i->team);
+}
+
+int manta__comm_departed(const manta_comm *c)
+{
+  for (int r = 0; c && !c->failed && r < c->team.size; r++)
+    if (atomic_load(&c->team.line[r].left))
+      return manta__team_label(&c->team, r);
+  return -1;
+}
+
 int manta_comm_rank(const manta_comm *c)
 {
   return c->rank;

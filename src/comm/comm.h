@@ -122,6 +122,11 @@ manta_status manta__comm_usable(const manta_comm *c, manta_error *err);
 /* Tells the others that we left, ends what is in flight, and frees this communicator and all that
  * were split from it. NULL is fine. */
 void manta__comm_destroy(manta_comm *c);
+/* Only tells the others of this host that we left, in all communicators: for a process that ends
+ * now, whatever its threads do. NULL is fine. */
+void manta__comm_depart(manta_comm *c);
+/* The first rank of this host that has left, as a rank of the run, or -1. */
+int manta__comm_departed(const manta_comm *c);
 
 /* --- comm.c --- */
 /* A group of `size` ranks, run[r] being their ranks in the run; its team lies at `at`. */

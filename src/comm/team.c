@@ -89,13 +89,18 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   return MANTA_OK;
 }
 
+void manta__team_depart(struct manta__team *t)
+{
+  if (!t->line)
+    return;
+  atomic_store(&t->line[t->rank].left, 1);
+  for (int r = 0; t->world && r < t->size; r++)
+    manta__team_ring(t, r);
+}
+
 void manta__team_fini(struct manta__team *t)
 {
-  if (t->line) {
-    atomic_store(&t->line[t->rank].left, 1);
-    for (int r = 0; t->world && r < t->size; r++)
-      manta__team_ring(t, r);
-  }
+  manta__team_depart(t);
   manta__free(t->world);
   manta__free(t->in);
 }

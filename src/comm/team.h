@@ -233,6 +233,8 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
                               int size, const int *world, manta_error *err);
 /* Tells the others that we left, and frees. */
 void manta__team_fini(struct manta__team *t);
+/* Tells the others that this rank has left. From any thread. */
+void manta__team_depart(struct manta__team *t);
 /* Every waiting and later call of ours ends with MANTA_ECANCELED. */
 void manta__team_quit(struct manta__team *t);
 /* Faults our staging buffer in, before its first use. */

@@ -36,7 +36,9 @@ static void *watch_life(void *arg)
   struct manta__ctl *ctl = w.shared->ctl;
   struct death d = {.wid = w.wid, .attempt = ctl->attempt};
   manta__free(arg);
-  d.died = manta__robust_hold(&ctl->cell[w.place].life) == 1;
+  // One that left by a thread other than its main one could not give the mutex back.
+  bool handed = manta__robust_hold(&ctl->cell[w.place].life) == 1;
+  d.died = handed && atomic_load(&ctl->cell[w.place].running);
   if (d.died)
     manta__ctl_abort(ctl, MANTA__ABORT_RANK + (uint32_t)w.rank);
   manta__robust_release(&ctl->cell[w.place].life);

@@ -59,6 +59,9 @@ static void on_msg(struct link *l, struct manta__msg *m)
   case MANTA__M_STAYS:
     w->stays = true;
     break;
+  case MANTA__M_LEAVES:
+    w->exit_asked = true;
+    break;
   case MANTA__M_DONE:
     w->state = WORKER_IDLE;
     agent_output_flush(w->output);

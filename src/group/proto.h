@@ -75,6 +75,7 @@ enum manta__kind {
   MANTA__M_TERMINAL, /* the next job has the driver's terminal; fd */
   /* worker -> agent (-> driver) */
   MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
+  MANTA__M_LEAVES,     /* it ends by itself after the DONE that follows: it takes no other job */
   MANTA__M_STAYS,      /* the DONE that follows is not its end: it waits for the next attempt */
   MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1, kind}; fd:
                           the result, if it is large */

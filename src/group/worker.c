@@ -425,6 +425,15 @@ static void drop_spec(struct manta__job *job)
   job->map = NULL;
 }
 
+void manta__worker_leave(struct manta__job *job)
+{
+  manta_error none = MANTA_ERROR_INIT;
+  manta_value nothing = {0};
+  say(MANTA__M_LEAVES, &job->id, NULL, -1);
+  tell_end(job, MANTA_OK, &none, &nothing);
+  _exit(0);
+}
+
 // All but the spec.
 static void drop_job(struct manta__job *job)
 {

@@ -101,6 +101,9 @@ manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t
  * by an abort, or by MANTA_ESTATE when rank 0 leaves its function before. Any thread, one at a time. */
 manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd, manta_error *err);
 
+/* Says that the job has ended well, without a result, and ends the process at once. From any
+ * thread; the job's own goes on until then. */
+_Noreturn void manta__worker_leave(struct manta__job *job);
 /* Ends the job with "peer lost", waits for the next attempt of the run and takes part in it: *job
  * is then that one, with the spec it had. MANTA_ESTATE: no peer is lost. MANTA_EABORTED: another
  * job came, or the end; the function is to return. On the thread that runs it. */

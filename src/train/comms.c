@@ -171,11 +171,22 @@ manta_comm *manta__comms_get(struct manta__comms *c)
   return c->comm;
 }
 
-void manta__comms_leave(struct manta__comms *c, bool failed)
+// Those of this host may look for us in the segment; of other hosts nobody does before we asked.
+static void be_there(struct manta__comms *c)
 {
-  // Those of this host may look for us in the segment; of other hosts nobody does before we asked.
   if (!c->comm && c->job->world > 1 && c->job->hosts == 1)
     manta__comms_get(c);
+}
+
+void manta__comms_depart(struct manta__comms *c)
+{
+  be_there(c);
+  manta__comm_depart(c->comm);
+}
+
+void manta__comms_leave(struct manta__comms *c, bool failed)
+{
+  be_there(c);
   manta__comm_destroy(c->comm);
   c->comm = NULL;
   c->face.name[0] = 0; // the next attempt may have other hosts

@@ -32,5 +32,7 @@ manta_status manta__comms_face(struct manta__comms *c, const struct manta__iface
 /* Whoever waits for this rank learns that it will not come. failed: at once; else what was sent is
  * seen to its end, for which the other hosts have to take it. */
 void manta__comms_leave(struct manta__comms *c, bool failed);
+/* The same for a process that ends now: frees nothing, waits for nobody. From any thread. */
+void manta__comms_depart(struct manta__comms *c);
 
 #endif

@@ -43,6 +43,11 @@ struct manta__job *manta__session_job(const manta_session *s)
   return s->job;
 }
 
+struct manta__comms *manta__session_comms(manta_session *s)
+{
+  return &s->comms;
+}
+
 // --- who am I ------------------------------------------------------------------------------------
 
 int manta_session_rank(const manta_session *s)

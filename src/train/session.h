@@ -41,6 +41,7 @@ struct manta_session {
 extern const struct manta__job_ops manta__session_ops;
 /* What the session stands on; borrowed, for as long as the function runs. */
 struct manta__job *manta__session_job(const manta_session *s);
+struct manta__comms *manta__session_comms(manta_session *s);
 
 /* --- for the calls of a session, which have two files --- */
 

@@ -3,6 +3,12 @@
  * A training whose ranks share gradients, over real processes: a death inside a collective, and the
  * same bits whatever happens.
  */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <manta/embed.h>
+
 #include "base/hash.h"
 #include "rig.h"
 
@@ -302,6 +308,82 @@ static void who_waits_for_a_rank_that_returned_is_told(void **state)
   rig_fini(&r);
 }
 
+enum { BY_MAIN, BY_THREAD, BY_CHILD, BY_EXIT };
+
+static void *leave(void *none)
+{
+  manta_leave();
+  return none;
+}
+
+// A child may not leave for us.
+static manta_status let_child_try(manta_error *err)
+{
+  int status;
+  pid_t child = fork();
+  if (child == 0)
+    _exit(manta_leave() ? 1 : 42);
+  if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 42)
+    return manta_error_set(err, MANTA_EUSER, "the child left");
+  return MANTA_OK;
+}
+
+static manta_status leaves_at_once(manta_session *s, manta_value *result, manta_error *err)
+{
+  int64_t how = manta_session_config_int(s, "how", BY_MAIN);
+  pthread_t thread;
+  board_open();
+  if (manta_session_rank(s) == 1) {
+    board->fired++;
+    if (how == BY_CHILD)
+      MANTA_TRY(let_child_try(err));
+    if (how == BY_EXIT)
+      _exit(0);
+    if (how == BY_THREAD && pthread_create(&thread, NULL, leave, NULL) == 0)
+      pause();
+    manta_leave();
+  }
+  while (how == BY_THREAD && manta_session_departed(s) != 1)
+    usleep(1000);
+  if (manta_session_config_int(s, "waits", 0))
+    MANTA_TRY(manta_comm_barrier(manta_session_comm(s), err));
+  return manta_value_set_int(result, 7);
+}
+
+static void a_rank_may_end_its_process(void **state)
+{
+  for (int how = BY_MAIN; how <= BY_CHILD; how++) {
+    struct rig r;
+    manta_value c = MANTA_MAP(MANTA_KV_INT("how", how));
+    manta_value waits = MANTA_MAP(MANTA_KV_INT("how", how), MANTA_KV_INT("waits", 1));
+    rig_init(&r, 2);
+    r.cfg.max_retries = -2;
+    r.rc.config = &c;
+    rig_make(&r);
+    assert_ok(manta_trainer_run(r.t, leaves_at_once, &r.rc, &r.results, &r.err), &r.err);
+    assert_int_equal(manta_value_as_int(manta_value_at(&r.results, 0), -1), 7);
+    assert_int_equal(manta_value_at(&r.results, 1)->type, MANTA_NIL);
+    r.rc.config = &waits;
+    assert_status(manta_trainer_run(r.t, leaves_at_once, &r.rc, NULL, &r.err), MANTA_EPEERLOST);
+    assert_has(r.err.message, "barrier: rank 1 has left its train function");
+    assert_int_equal(board->fired, 2);
+    rig_fini(&r);
+  }
+}
+
+static void to_exit_from_c_is_a_death(void **state)
+{
+  struct rig r;
+  manta_value c = MANTA_MAP(MANTA_KV_INT("how", BY_EXIT));
+  rig_init(&r, 2);
+  r.cfg.max_retries = -2;
+  r.rc.config = &c;
+  rig_make(&r);
+  assert_status(manta_trainer_run(r.t, leaves_at_once, &r.rc, NULL, &r.err), MANTA_EWORKER);
+  assert_int_equal(board->fired, 1);
+  rig_fini(&r);
+}
+
 static manta_status hangs(manta_session *s, manta_value *result, manta_error *err)
 {
   board_open();
@@ -341,6 +423,8 @@ int main(int argc, char **argv)
       rig_test(survivors_go_on_inside_their_function),
       rig_test(a_run_that_does_not_go_on_ends_the_wait),
       rig_test(who_waits_for_a_rank_that_returned_is_told),
+      rig_test(a_rank_may_end_its_process),
+      rig_test(to_exit_from_c_is_a_death),
       rig_test(only_the_rank_that_hangs_is_replaced),
   };
   cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
