@@ -133,6 +133,28 @@ def test_an_interrupted_cell_leaves_nothing(kernel: Kernel) -> None:
     assert len(again) == 2 and not set(again) & set(workers)
 
 
+PICKLES = """
+import pickle
+
+class Result:
+    def __init__(self, n):
+        self.n = n
+
+def again():
+    import __main__
+    return pickle.loads(pickle.dumps(Result(STEP))), __main__.Result is Result
+
+STEP = 3
+(one, same), *_ = trainer.run(again)
+print(type(one) is Result, same, one.n)
+"""
+
+
+def test_classes_of_cells_are_those_of_the_workers(kernel: Kernel) -> None:
+    assert kernel.run(PICKLES) == "True True 3\n"
+    assert kernel.run(PICKLES.replace("STEP = 3", "STEP = 4")) == "True True 4\n"
+
+
 def test_a_loop_over_a_run_is_interrupted_too(kernel: Kernel) -> None:
     kernel.start("for row in trainer.run_generator(forever):\n    print('row', row['pid'])")
     kernel.await_text(r"row (\d+)\n")
