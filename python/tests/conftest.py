@@ -25,16 +25,20 @@ from typing import Any, Iterator
 
 import pytest
 
+from manta._worker import cure_amx
+
 DEADLINE_S = 60.0
 GONE_S = 10.0  # all processes are gone so soon after the last test
 
 # Runs go to a directory of our own, which also tells our processes from those of others.
 _place = Path(tempfile.mkdtemp(prefix="manta-py-"))
-for _name in [k for k in os.environ if k.startswith("MANTA_") and k != "MANTA_BIN"]:
+for _name in [k for k in os.environ if k.startswith("MANTA_") and k not in ("MANTA_BIN",
+                                                                            "MANTA_AMX")]:
     del os.environ[_name]
 (_place / "runtime").mkdir(mode=0o700)
 os.environ["MANTA_RESULTS"] = str(_place / "results")
 os.environ["XDG_RUNTIME_DIR"] = str(_place / "runtime")
+cure_amx()  # before torch is imported: bf16 is computed here as in a worker, whatever the CPU
 
 
 # --- deadlines ------------------------------------------------------------------------------------

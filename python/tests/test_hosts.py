@@ -4,6 +4,7 @@ network namespaces with cables between them."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -263,14 +264,19 @@ def test_a_host_without_the_package_says_so(tmp_path: Path) -> None:
 
 def test_another_cpu_is_looked_at(four: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a worker needs the cure for AMX is not the driver's to say."""
-    def look() -> tuple[str | None, str | None]:
-        from manta import _manta, _worker
-        _worker.cure_amx()
-        return _manta.amx_cure(), os.environ.get("ONEDNN_MAX_CPU_ISA")
+    def look(cpus: list[str]) -> list[str | None]:
+        from manta import _worker
+        found = []
+        for cpu in cpus:
+            os.environ["MANTA_AMX"] = cpu
+            os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
+            _worker.cure_amx()
+            found.append(os.environ.get("ONEDNN_MAX_CPU_ISA"))
+        return found
 
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
-    for cure, is_set in four.run(look):
-        assert is_set == (cure.split("=")[1] if cure else None)
+    for found in four.run(functools.partial(look, ["none", "ok", "trap"])):
+        assert found == [None, None, "AVX512_CORE_FP16"]
 
 
 # --- two hosts with a network ---------------------------------------------------------------------

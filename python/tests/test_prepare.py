@@ -413,13 +413,27 @@ def test_plain_code_does_not_hold_objects() -> None:
     assert (known.models, known.optimizers, known.loaders) == ([], [], [])
 
 
-def test_a_run_sets_its_precision_first_and_once(keeping: registry.Registry,
+@pytest.mark.parametrize("cpu", ["none", "ok", "trap"])
+def test_a_run_sets_its_precision_first_and_once(keeping: registry.Registry, cpu: str,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any CPU, also on one where bf16 is guarded against."""
     monkeypatch.setattr(_device, "get_device", lambda: torch.device("cpu"))
+    monkeypatch.setenv("MANTA_AMX", cpu)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     sgd.prepare_model(torch.nn.Linear(1, 1))
     with pytest.raises(RuntimeError, match="after a model had been prepared"):
         sgd.accelerate(amp=True)
     assert keeping.amp is None
+    keeping.models.clear()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        sgd.accelerate(amp=True)
+    assert (keeping.amp is None) == bool(told) == (cpu == "trap")
+    sgd.prepare_model(torch.nn.Linear(1, 1))
+    sgd.accelerate(amp=True)  # says nothing new
+    with pytest.raises(RuntimeError, match="another precision already"):
+        keeping.precision = torch.float16
+        sgd.accelerate(amp=True)
 
 
 # --- two workers ----------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sys/amx.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -8,9 +11,27 @@
 #define AMX_BITS ((1u << 22) | (1u << 24) | (1u << 25)) // bf16, tile, int8
 #define TILES    0x1du
 
+// What MANTA_AMX says in CPUID's place.
+static bool told(struct manta__amx *out)
+{
+  static const struct {
+    const char *word;
+    struct manta__amx says;
+  } known[] = {{"none", {7, 0, 0}}, {"ok", {TILES, AMX_BITS, 1}}, {"trap", {7, AMX_BITS, 0}}};
+  const char *word = getenv("MANTA_AMX");
+  for (size_t i = 0; word && i < sizeof known / sizeof *known; i++)
+    if (strcmp(word, known[i].word) == 0) {
+      *out = known[i].says;
+      return true;
+    }
+  return false;
+}
+
 struct manta__amx manta__amx_read(void)
 {
   struct manta__amx a = {0};
+  if (told(&a))
+    return a;
 #if defined(__x86_64__)
   unsigned eax = 0, ebx, ecx, edx = 0;
   a.max_leaf = __get_cpuid_max(0, 0);

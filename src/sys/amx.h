@@ -20,7 +20,8 @@
 struct manta__amx {
   uint32_t max_leaf, leaf7_edx, palettes;
 };
-/* Of this CPU; all 0 where there is no CPUID. */
+/* Of this CPU; all 0 where there is no CPUID. MANTA_AMX=none, ok or trap (not described) answers
+ * instead, for a CPU that is judged wrongly and for tests on any CPU. */
 struct manta__amx manta__amx_read(void);
 bool manta__amx_advertised(struct manta__amx a);
 /* AMX is advertised and its tiles are not described. */

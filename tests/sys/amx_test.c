@@ -29,11 +29,30 @@ static void this_cpu_agrees_with_the_kernel(void **state)
   assert_true(!flag || manta__amx_advertised(manta__amx_read()));
 }
 
+static void the_environment_answers_for_the_cpu(void **state)
+{
+  struct manta__amx own = manta__amx_read();
+  const struct {
+    const char *word;
+    bool advertised, trap;
+  } say[] = {{"none", false, false}, {"ok", true, false}, {"trap", true, true}};
+  for (size_t i = 0; i < sizeof say / sizeof *say; i++) {
+    setenv("MANTA_AMX", say[i].word, 1);
+    assert_int_equal(manta__amx_advertised(manta__amx_read()), say[i].advertised);
+    assert_int_equal(manta__amx_is_trap(manta__amx_read()), say[i].trap);
+  }
+  setenv("MANTA_AMX", "what", 1);
+  struct manta__amx again = manta__amx_read();
+  assert_memory_equal(&again, &own, sizeof own);
+}
+
 int main(void)
 {
+  unsetenv("MANTA_AMX");
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_trap_is_amx_without_its_leaf),
       cmocka_unit_test(this_cpu_agrees_with_the_kernel),
+      cmocka_unit_test(the_environment_answers_for_the_cpu),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,31 +63,32 @@ class Amp:
 # --- the choice -----------------------------------------------------------------------------------
 
 
-def choose(wanted: Any, device: torch.device) -> Amp | None:
-    """Of `wanted`: False; True, which is the best that the device can; "fp16" or "bf16". What the
-    device cannot is done in float32, after a warning."""
+def wanted_dtype(wanted: Any, device: torch.device) -> torch.dtype | None:
+    """Of `wanted`: False, which is None; True, which is the best that the device can; "fp16" or
+    "bf16". A CPU has bf16 alone."""
     if wanted in _OFF:
         return None
     if wanted is not True and wanted not in _DTYPES:
         raise ValueError(f"mixed precision is True, False, 'fp16' or 'bf16', not {wanted!r}")
     if device.type == "cuda":
-        return Amp(device, _best_of_gpu(device) if wanted is True else _DTYPES[wanted])
-    return _of_cpu(wanted, device)
+        return _best_of_gpu(device) if wanted is True else _DTYPES[wanted]
+    if wanted is not True and _DTYPES[wanted] is torch.float16:
+        registry.current().tell("mixed precision: fp16 is for GPUs; this run computes in bf16")
+    return torch.bfloat16
+
+
+def make(dtype: torch.dtype, device: torch.device) -> Amp | None:
+    """None where the CPU would die of it: the run computes in float32, after a warning."""
+    if device.type == "cpu" and (why := cpu_trap()):
+        registry.current().tell(f"mixed precision: {why}; this run computes in float32")
+        return None
+    return Amp(device, dtype)
 
 
 def _best_of_gpu(device: torch.device) -> torch.dtype:
     """bf16 needs no scaling; GPUs before Ampere only emulate it."""
     new = torch.cuda.get_device_capability(device) >= (8, 0)
     return torch.bfloat16 if new else torch.float16
-
-
-def _of_cpu(wanted: Any, device: torch.device) -> Amp | None:
-    if why := cpu_trap():
-        registry.current().tell(f"mixed precision: {why}; this run computes in float32")
-        return None
-    if wanted is not True and _DTYPES[wanted] is torch.float16:
-        registry.current().tell("mixed precision: fp16 is for GPUs; this run computes in bf16")
-    return Amp(device, torch.bfloat16)
 
 
 def cpu_trap() -> str | None:

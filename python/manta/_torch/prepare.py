@@ -146,15 +146,17 @@ def accelerate(model: Any = None, loss: Any = None, *,
 def _set_precision(wanted: Any, alone: bool) -> None:
     """For the whole run: one scaler serves all models. Not asking keeps what was set."""
     known = registry.current()
-    chosen = _amp.choose(wanted, _device.get_device())
-    if chosen is None or (known.amp is not None and known.amp.dtype is chosen.dtype):
+    device = _device.get_device()
+    dtype = _amp.wanted_dtype(wanted, device)
+    if dtype is None or dtype is known.precision:
         return
-    if known.amp is not None and known.keeps:
+    if known.precision is not None and known.keeps:
         raise RuntimeError("this run has another precision already: set it once")
     if alone and known.models:
         raise RuntimeError("accelerate() was called after a model had been prepared\n"
                            "hint: call it first in the train function")
-    known.amp = chosen
+    known.precision = dtype
+    known.amp = _amp.make(dtype, device)
 
 
 def _take_loss(loss: Any, move_to_device: bool) -> None:

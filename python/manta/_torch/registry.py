@@ -25,6 +25,7 @@ class Registry:
     models: list[torch.nn.Module] = field(default_factory=list)  # without what is wrapped around
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     loaders: list[PreparedLoader] = field(default_factory=list)
+    precision: torch.dtype | None = None  # that was asked for; a CPU may not be able to
     amp: Amp | None = None
     seed: int | None = None  # of enable_reproducibility
     positions: list[dict[str, Any]] = field(default_factory=list)  # of loaders yet to be prepared
