@@ -69,6 +69,7 @@ def train(config: dict[str, Any]) -> list[str]:
 
 mb, saves, step_ms = (int(word) for word in sys.argv[1:4])
 device = sys.argv[4]
-with Trainer(backend="torch", num_workers=1, use_gpu=device == "cuda") as trainer:
+with Trainer(backend="torch", num_workers=1, threads_per_worker=1,
+             use_gpu=device == "cuda") as trainer:
     print(*trainer.run(train, {"mb": mb, "saves": saves, "step_ms": step_ms,
                                "device": device})[0], sep="\n")

@@ -48,7 +48,7 @@ def train(config: dict[str, Any]) -> dict[str, list[float]]:
 
 
 model, (batch, steps, rounds) = sys.argv[1], (int(word) for word in sys.argv[2:])
-with Trainer(backend=TorchConfig(backend="manta"), num_workers=2) as trainer:
+with Trainer(backend=TorchConfig(backend="manta"), num_workers=2, threads_per_worker=1) as trainer:
     first, second = trainer.run(train, {"model": model, "batch": batch, "steps": steps,
                                         "rounds": rounds})
 for kind in first:

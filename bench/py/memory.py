@@ -40,5 +40,5 @@ def fresh() -> list[float]:
 
 if __name__ == "__main__":
     print("fresh_mb", max(fresh()))
-    with Trainer(backend="torch", num_workers=2) as trainer:
+    with Trainer(backend="torch", num_workers=2, threads_per_worker=1) as trainer:
         print("worker_mb", max(trainer.run(train)))

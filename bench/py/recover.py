@@ -24,7 +24,8 @@ backend, kills, where = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 after_s = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
 if not after_s:
     warm.wait()
-with Trainer(backend=TorchConfig(backend=backend), num_workers=(2, 2), max_retries=-1) as trainer:
+with Trainer(backend=TorchConfig(backend=backend), num_workers=(2, 2), max_retries=-1,
+             threads_per_worker=1) as trainer:
     trainer.run(train, {"dir": where, "kills": kills, "after_s": after_s})
 for ms in recovery.times(where, kills):
     print("recover_ms", ms)

@@ -104,7 +104,9 @@ typedef struct manta_trainer_config {
   double cpus_per_worker;       /* 0: counts as 1, soft. Else strict */
   double gpus_per_worker;       /* 0: none. May be a fraction */
   const manta_value *resources; /* further named resources per worker: map of numbers, or NULL */
-  int threads_per_worker;       /* 0: cpus_per_worker, else 1; sets OMP_NUM_THREADS */
+  int threads_per_worker;       /* OpenMP's, by OMP_NUM_THREADS. 0: that of the environment; else
+                             cpus_per_worker; else the CPUs of its host by the workers that this run
+                             is to have there, at least 1: losses do not change it */
   bool pin;                     /* pin every worker to cores of its own */
   bool show_all_output;         /* show the output of every rank, not only of rank 0 */
   bool quiet;                   /* print nothing */

@@ -17,10 +17,6 @@ Program = tuple[list[str], list[str]]  # command line, environment
 
 _embedded = False
 
-# Before the fork there must be no second thread, or workers have to be started anew: numpy's BLAS
-# starts its own when it is loaded.
-_ONE_THREAD = ["OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"]
-
 
 def embed() -> None:
     """Tells libmanta, once, that this process is a driver, and how `manta resume` runs it again."""
@@ -49,7 +45,7 @@ def program(framework: str) -> Program:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     home = str(Path(__file__).absolute().parent.parent)
     code = _SERVE.format(home=home)
-    env = list(_ONE_THREAD)
+    env: list[str] = []
     if framework != "none" and (cure := _manta.amx_cure()):
         env.append(cure)
         _tell_cure(cure)
@@ -68,13 +64,20 @@ def _tell_cure(cure: str) -> None:
               f"(`manta doctor` explains)", file=sys.stderr)
 
 
-def prestart(framework: str | None = None, threads: int = 0) -> None:
-    """Starts what workers are forked from now, beside the imports that follow. On other hosts
-    (MANTA_HOSTS) a trainer does that."""
+def prestart(framework: str | None = None) -> None:
+    """Starts what workers are forked from now, beside the imports that follow:
+
+        import manta
+        manta.prestart()     # first in the script
+        import torch, …      # meanwhile
+
+    A trainer does the same when it is made; its first workers are there sooner the earlier this
+    begins. framework: "torch" or "none"; None: torch if it is installed. It returns at once, and
+    may be called again. On other hosts (MANTA_HOSTS) a trainer does it."""
     embed()
     if os.environ.get("MANTA_HOSTS"):
         return
-    _manta.prestart(program(choose_framework(framework)), threads or threads_of(None))
+    _manta.prestart(program(choose_framework(framework)), 0)
 
 
 def choose_framework(name: str | None) -> str:
@@ -83,13 +86,6 @@ def choose_framework(name: str | None) -> str:
         return name
     from importlib.util import find_spec
     return "torch" if find_spec("torch") else "none"
-
-
-def threads_of(cpus: float | None) -> int:
-    """OpenMP threads of a worker: as many as its CPUs; 0: as the environment says."""
-    if cpus is None and "OMP_NUM_THREADS" in os.environ:
-        return 0
-    return max(1, int(cpus or 1))
 
 
 trainers: weakref.WeakSet[Any] = weakref.WeakSet()  # that were not closed

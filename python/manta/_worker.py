@@ -20,6 +20,11 @@ warm_up: Callable[[], None] | None = None  # loads what later workers want, in w
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
 _hooked = False  # the trainer's hook has been called in this process
+_setters: list[Callable[[int], Any]] | None = None  # of the number of threads
+
+# As numpy and scipy, and distributions, name it.
+_SETTERS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads",
+            "openblas_set_num_threads64_", "openblas_set_num_threads")
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -91,11 +96,37 @@ def cure_amx() -> None:
         os.environ.setdefault(*cure.split("=", 1))
 
 
+def compute_with(threads: str) -> None:
+    """What was loaded before the fork computes with one thread, until it is told the number."""
+    first = threads.split(",")[0].strip()
+    if not first.isdecimal() or int(first) < 1:
+        return
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(int(first))
+    blas = os.environ.get("OPENBLAS_NUM_THREADS", first)
+    for set_threads in blas_setters() if blas.isdecimal() and int(blas) > 0 else ():
+        set_threads(int(blas))
+
+
+def blas_setters() -> list[Callable[[int], Any]]:
+    """Of every OpenBLAS that is loaded; looked for once, where workers are forked."""
+    global _setters
+    if _setters is None and "numpy" in sys.modules:
+        import ctypes
+        with open("/proc/self/maps") as maps:
+            files = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
+        libraries = [ctypes.CDLL(f) for f in sorted(files)]
+        _setters = [getattr(lib, name) for lib in libraries for name in _SETTERS
+                    if hasattr(lib, name)]
+    return _setters or []
+
+
 def run() -> Any:
     """One call of a train function: the payload says which and around what."""
     take_environment()
     if broken is not None:
         raise broken
+    compute_with(os.environ.get("OMP_NUM_THREADS", ""))
     header, body = pickle.loads(_manta.payload())
     sys.path[:] = header["path"]
     sys.argv[:] = header["argv"]

@@ -17,6 +17,11 @@ LOW_PRIORITY = 3  # nice level of a warm-up: at most half of a CPU that a worker
 OLDEST_TORCH = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
 
 
+# Before the fork there must be no second thread, or workers have to be started anew: numpy's BLAS
+# starts its own when it is loaded. A worker raises the number.
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
 def load_own() -> None:
     """What every job needs of ours: to import it took most of a worker's way to its function."""
     import cloudpickle  # noqa: F401
@@ -28,6 +33,8 @@ def load_own() -> None:
 def load_torch() -> None:
     from manta import _worker
     _worker.cure_amx()
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
     import torch
     found = tuple(int(n) for n in torch.__version__.split(".")[:2])
     if found < OLDEST_TORCH:
@@ -39,6 +46,7 @@ def load_torch() -> None:
     import manta._torch_world  # noqa: F401
 
     torch.set_num_threads(1)
+    _worker.blas_setters()
 
 
 def warm_torch() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 
 from crew import Crew, crew_of
-from manta.sgd import TorchConfig
+from manta.sgd import TorchConfig, Trainer
 
 pytest.importorskip("torch")
 
@@ -377,3 +377,25 @@ def test_nccl_without_a_gpu_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="no GPU"):
         crew(lambda torch, rank, size: None)
     crew.trainer.shutdown()
+
+
+def test_torch_computes_with_the_threads_of_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was loaded with before the fork, and in a second run as in the first."""
+    def threads() -> tuple[int, int, str]:
+        import threading
+        import torch
+        seen: list[int] = []
+        other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        other.start()
+        other.join()
+        omp, = (line for line in torch.__config__.parallel_info().splitlines()
+                if "omp_get_max_threads" in line)
+        return torch.get_num_threads(), seen[0], omp.split()[-1]
+
+    with Trainer("torch", num_workers=2, threads_per_worker=3, quiet=True) as t:
+        assert t.run(threads) == [(3, 3, "3")] * 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    with Trainer("torch", num_workers=1, quiet=True) as t:
+        assert t.run(threads) == [(2, 2, "2")]
+        monkeypatch.setenv("OMP_NUM_THREADS", "4,2")
+        assert t.run(threads) == [(4, 4, "4")]

@@ -574,3 +574,20 @@ def test_a_broken_off_run_is_restored(tmp_path: Path) -> None:
     t.shutdown()
     with pytest.raises(ValueError, match="not the directory of a run"):
         Trainer.restore(tmp_path)
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_workers_compute_with_their_part_of_the_cpus(two: Trainer) -> None:
+    def threads() -> int:
+        return int(os.environ["OMP_NUM_THREADS"])
+
+    most, = two.run(threads, num_workers=1)
+    assert 1 <= most <= len(os.sched_getaffinity(0))
+    assert two.run(threads) == [max(1, most // 2)] * 2
+    assert two.run(threads, num_workers=most + 1) == [1] * (most + 1)
+    with Trainer(None, num_workers=(1, 2), threads_per_worker=3, quiet=True) as t:
+        assert t.run(threads) == [3, 3]
+    with Trainer(None, num_workers=(1, 2), quiet=True) as t:
+        assert t.run(threads) == [max(1, most // 2)] * 2

@@ -88,7 +88,7 @@ manta_status manta_prestart(const manta_program *p, int threads, manta_error *er
 {
   struct manta__program copy;
   MANTA_TRY(manta__program_copy(&copy, p, err));
-  manta_status st = manta__driver_keep(&copy, threads, err);
+  manta_status st = manta__driver_keep(&copy, manta__program_threads(&copy, threads), err);
   manta__program_fini(&copy);
   return st;
 }

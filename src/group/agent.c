@@ -528,6 +528,7 @@ static manta_status open_ledger(struct agent *a, manta_error *err)
   struct manta__host host = {0};
   MANTA_TRY(manta__host_read(&host, "", err));
   snprintf(a->host, sizeof a->host, "%s", host.name);
+  a->cpus = host.cpus;
   int dirfd = -1;
   manta_error ignored;
   bool nested = getenv(MANTA__MARK_ENV) != NULL; // it draws on what its worker's agent holds

@@ -179,6 +179,7 @@ struct agent {
   bool far;    /* the driver is on another host, behind a bridge: no run directory, no writer */
   int wake_fd; /* eventfd of the driver's I/O thread, handed to workers */
   char host[256];
+  double cpus; /* that the host really has, whatever is declared */
   manta__ledger *ledger;
   bool gpus_listed; /* NVML takes 17 ms to look: not before somebody wants a GPU */
   struct zygote zygote[AGENT_ZYGOTES];

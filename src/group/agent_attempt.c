@@ -15,6 +15,7 @@
 #include "comm/comm.h"
 #include "group/agent.h"
 #include "group/orphans.h"
+#include "sys/omp.h"
 #include "sys/pages.h"
 #include "sys/robust.h"
 #include "sys/shm.h"
@@ -144,6 +145,7 @@ struct plan {
   const manta_value *wids;  /* who takes part, by rank; NULL: we choose */
   int first, world, node;   /* of several hosts: our first rank, all ranks, which host */
   const manta_value *hosts; /* … and what they are called; NULL: there is only ours */
+  int planned;              /* workers of the run that this host is to have */
   int job_fd;
   struct manta__origin from; /* borrowed from the message */
 };
@@ -164,7 +166,8 @@ static void read_plan(struct plan *p, const manta_value *v)
                      .first = (int)manta_value_as_int(manta_value_get(v, "first"), 0),
                      .world = (int)manta_value_as_int(manta_value_get(v, "world"), 0),
                      .node = (int)manta_value_as_int(manta_value_get(v, "node"), 0),
-                     .hosts = manta_value_get(v, "hosts")};
+                     .hosts = manta_value_get(v, "hosts"),
+                     .planned = (int)manta_value_as_int(manta_value_get(v, "planned"), 1)};
 }
 
 // A request is also the end of its trainer's idleness. A start without a run begins it anew.
@@ -298,6 +301,13 @@ static void close_gaps(struct worker **place, int count)
       place[to++] = place[r];
 }
 
+// Of a worker that is pinned, as many as it has cores.
+static int threads_of(const struct worker *w, const struct plan *p)
+{
+  const struct manta__share *s = agent_heir_share(w);
+  return s && s->cores ? s->core_count : manta__omp_share(w->group->agent->cpus, p->planned);
+}
+
 static manta_status put_place(manta_value *v, const struct worker *w, const struct plan *p,
                               int local_world)
 {
@@ -309,6 +319,7 @@ static manta_status put_place(manta_value *v, const struct worker *w, const stru
       MANTA_KV_INT("node_rank", p->node), MANTA_KV_STR("mark", mark),
       MANTA_KV_BOOL("keep", w->group->keep), MANTA_KV_BOOL("await", w->awaits_go),
       MANTA_KV_BOOL("given", p->from.given),
+      MANTA_KV_INT("threads", threads_of(w, p)),
       p->hosts ? MANTA_KV("hosts", *p->hosts) : MANTA_KV_STR("host", w->group->agent->host));
   return manta_value_copy(v, &head);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include "group/proto.h"
 #include "sys/crash.h"
 #include "sys/lifeline.h"
+#include "sys/omp.h"
 #include "sys/proc.h"
 #include "sys/robust.h"
 #include "sys/shm.h"
@@ -166,6 +168,16 @@ static void take_mark(const char *mark)
   }
 }
 
+// The run's own number, or the host's part of it; 0: as the environment says.
+static void take_threads(const struct manta__job *job, const manta_value *head)
+{
+  int64_t threads = manta_value_as_int(manta_value_get(&job->spec, "threads"), 0);
+  if (threads < 0)
+    threads = manta_value_as_int(manta_value_get(head, "threads"), 1);
+  if (threads > 0 && threads <= INT_MAX)
+    manta__omp_set_threads((int)threads);
+}
+
 // torchrun's names, so that code written for it finds its place.
 static void take_place(const struct manta__job *job, const manta_value *head)
 {
@@ -174,9 +186,7 @@ static void take_place(const struct manta__job *job, const manta_value *head)
   set_number("LOCAL_RANK", job->local_rank);
   set_number("LOCAL_WORLD_SIZE", job->local_world);
   set_number("NODE_RANK", job->node_rank);
-  int64_t threads = manta_value_as_int(manta_value_get(&job->spec, "threads"), 0);
-  if (threads > 0)
-    set_number("OMP_NUM_THREADS", threads);
+  take_threads(job, head);
   const char *gpus = manta_value_as_string(manta_value_get(head, "gpus"), NULL);
   if (gpus)
     setenv("CUDA_VISIBLE_DEVICES", gpus, 1);

@@ -166,6 +166,7 @@ manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value 
 {
   manta_trainer *t = r->trainer;
   v->u.pairs[v->count++] = MANTA_KV_REAL("step_timeout", t->step_timeout);
+  v->u.pairs[v->count++] = MANTA_KV_INT("planned", p->planned);
   v->u.pairs[v->count++] = MANTA_KV_INT("retire_wid", from->memory ? t->newest.wid : -1);
   v->u.pairs[v->count++] = MANTA_KV_INT("retire_slot", from->memory ? t->newest.slot : -1);
   v->u.pairs[v->count++] = MANTA_KV_BOOL("given", from->given);
@@ -200,6 +201,8 @@ static manta_status form_here(manta_run *r, manta_error *err)
   MANTA_TRY(manta__node_up(p->node, err));
   MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
   MANTA_TRY(manta__form_announce(r, p, err));
+  if (p->planned == 0)
+    p->planned = r->group.policy.want;
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
   manta_value v = manta__form_request(t, pairs, key, r->group.policy.want, r->group.policy.min);
   manta__form_checkpoint(r, &from);
@@ -233,12 +236,18 @@ static void open_door(manta_run *r)
     manta__warn("manta ps will not show this run: %s", err.message);
 }
 
+static void begin_at(struct manta__place *p)
+{
+  p->announced = false;
+  p->planned = 0;
+}
+
 void manta__run_begin(manta_run *r, uint32_t attempt)
 {
   if (r->trainer->door && !r->exec)
     open_door(r);
   for (int i = 0; i < r->trainer->places && !r->exec; i++)
-    r->trainer->place[i].announced = false;
+    begin_at(&r->trainer->place[i]);
   manta__group_begin(&r->group, attempt, manta__now());
   manta__form(r);
 }

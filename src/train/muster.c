@@ -283,6 +283,8 @@ static manta_status start_on(manta_run *r, struct manta__place *p, int node, int
   manta_value wids = {0};
   uint64_t key;
   MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
+  if (p->planned == 0)
+    p->planned = p->share;
   manta_value v = manta__form_request(t, pairs, key, p->count, p->count);
   manta_status st = list_wids(&wids, t->wids + p->first, p->count);
   if (st < 0)

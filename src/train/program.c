@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,6 +73,11 @@ void manta__program_fini(struct manta__program *p)
 
 // --- which one it is -----------------------------------------------------------------------------
 
+static bool is_thread_number(const char *var)
+{
+  return strncmp(var, "OMP_NUM_THREADS=", 16) == 0;
+}
+
 static bool is_load_time(const char *var)
 {
   static const char *const prefix[] = {"OMP_",      "LD_",   "ONEDNN_", "DNNL_",  "MKL_",  "GOMP_",
@@ -83,6 +89,14 @@ static bool is_load_time(const char *var)
   return false;
 }
 
+int manta__program_threads(const struct manta__program *p, int given)
+{
+  const char *env = getenv("OMP_NUM_THREADS");
+  if (p->argv)
+    return 1;
+  return given > 0 ? given : env && *env ? 0 : 1;
+}
+
 uint64_t manta__program_key(const struct manta__program *p, const struct manta__exe *exe,
                             int threads)
 {
@@ -92,7 +106,7 @@ uint64_t manta__program_key(const struct manta__program *p, const struct manta__
   for (char **e = p->env; e && *e; e++)
     h = manta__hash_seed(*e, strlen(*e) + 1, h);
   for (char **e = environ; *e; e++)
-    if (is_load_time(*e))
+    if (is_load_time(*e) && !(threads > 0 && is_thread_number(*e)))
       h ^= manta__hash(*e, strlen(*e)); // whatever the order
   return (h >> 1) | 1;
 }
@@ -131,7 +145,7 @@ manta_status manta__program_environment(const struct manta__program *p, bool dro
     if (!is_in_environment(*e))
       MANTA_TRY(append_string(out, *e));
   for (char **e = environ; *e; e++)
-    if (!drop_threads || strncmp(*e, "OMP_NUM_THREADS=", 16) != 0)
+    if (!drop_threads || !is_thread_number(*e))
       MANTA_TRY(append_string(out, *e));
   return MANTA_OK;
 }
@@ -145,7 +159,7 @@ static manta_status describe_exe(manta_value *v, const struct manta__exe *exe)
   return manta_value_put_int(v, "mtime_ns", exe->mtime_ns);
 }
 
-// An explicit number of threads beats the environment's.
+// A number of threads beats the environment's.
 static manta_status describe(const struct manta__program *p, uint64_t key,
                              const struct manta__exe *exe, int threads, manta_value *out)
 {

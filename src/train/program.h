@@ -20,6 +20,10 @@ manta_status manta__program_copy(struct manta__program *out, const manta_program
                                  manta_error *err);
 void manta__program_fini(struct manta__program *p);
 
+/* How many threads its libraries are loaded with, in what workers are forked from, if the user asks
+ * for `given` (0: he does not); 0: as the environment says. Of a program that was named it is 1, as
+ * its workers see to the number themselves: it serves trainers with any. */
+int manta__program_threads(const struct manta__program *p, int given);
 /* A number that two programs share only if one process can fork the workers of both: executable,
  * arguments, threads and what libraries read when they are loaded. Not 0. */
 uint64_t manta__program_key(const struct manta__program *p, const struct manta__exe *exe,

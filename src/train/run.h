@@ -42,6 +42,7 @@ struct manta__place { /* a host of a trainer */
   int slots;        /* workers it may have; 0: as many as it has CPUs, and more if need be */
   bool announced;   /* it knows of the run */
   int first, count; /* its ranks in the newest attempt */
+  int planned;      /* its workers when the run began, by which it divides its CPUs; 0: none yet */
   int share, limit; /* muster: workers it is to have; more than that it has not */
   int asked;        /* … that it was asked for; 0: none yet */
   bool answered;
@@ -101,7 +102,9 @@ struct manta__storing { /* large results on their way into files */
 struct manta_trainer {
   manta_trainer *next;
   uint32_t group;
-  int workers, min_workers, max_retries, threads;
+  int workers, min_workers, max_retries;
+  int threads;        /* that programs are loaded with; 0: as the environment says */
+  int worker_threads; /* of a worker; 0: as the environment says; -1: its part of the CPUs */
   bool elastic; /* the user gave a minimum: fewer than asked for is no error, even at the start */
   bool retry_errors, pin, show_all, quiet, strict_cpus;
   bool keep; /* its workers serve several calls of a train function */
@@ -227,7 +230,7 @@ void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const man
 /* --- form.c --- */
 
 #define MANTA__REQUEST_PAIRS 13
-#define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 9)
+#define MANTA__ATTEMPT_PAIRS (MANTA__REQUEST_PAIRS + 10)
 
 void manta__run_begin(manta_run *r, uint32_t attempt);
 /* Begins an attempt. */

@@ -60,7 +60,7 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   }
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
-  return manta_value_put_int(job, "threads", r->trainer->threads);
+  return manta_value_put_int(job, "threads", r->trainer->worker_threads);
 }
 
 // struct manta__job_head, the description, the payload.

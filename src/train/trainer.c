@@ -49,6 +49,9 @@ static manta_status check_config(const manta_trainer_config *c, manta_error *err
     return manta_error_set(err, MANTA_EINVAL,
                            "step_timeout_s, grace_s, cpus_per_worker, gpus_per_worker and "
                            "host_timeout_s must be >= 0");
+  if (c->threads_per_worker < 0)
+    return manta_error_set(err, MANTA_EINVAL, "threads_per_worker must be >= 0, not %d",
+                           c->threads_per_worker);
   if (c->max_retries < -2)
     return manta_error_set(err, MANTA_EINVAL, "max_retries must be -2, -1, 0 or more, not %d",
                            c->max_retries);
@@ -71,13 +74,15 @@ static manta_status workers_from_env(int *out, manta_error *err)
   return MANTA_OK;
 }
 
+// Argument beats environment beats default.
 static int choose_threads(const manta_trainer_config *c)
 {
+  const char *env = getenv("OMP_NUM_THREADS");
   if (c->threads_per_worker > 0)
     return c->threads_per_worker;
-  if (getenv("OMP_NUM_THREADS"))
+  if (env && *env)
     return 0; // the user's own choice
-  return c->cpus_per_worker >= 1 ? (int)c->cpus_per_worker : 1;
+  return c->cpus_per_worker >= 1 ? (int)c->cpus_per_worker : -1;
 }
 
 static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
@@ -96,7 +101,7 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
   t->strict_cpus = c->cpus_per_worker > 0;
   t->gpus = c->gpus_per_worker;
   t->pin = c->pin;
-  t->threads = choose_threads(c);
+  t->worker_threads = choose_threads(c);
   t->show_all = c->show_all_output;
   t->quiet = c->quiet;
   t->log_limit = c->log_limit > 0 ? c->log_limit : 64ll << 20;
@@ -114,6 +119,7 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
       (c->resources && manta_value_copy(&t->resources, c->resources) < 0))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a config");
   MANTA_TRY(manta__program_copy(&t->program, c->program, err));
+  t->threads = manta__program_threads(&t->program, c->threads_per_worker);
   if (c->callback_count > 0) {
     if (!(t->callbacks = manta__calloc(c->callback_count, sizeof *t->callbacks)))
       return manta_error_set(err, MANTA_ENOMEM, "no memory for callbacks");

@@ -22,9 +22,10 @@ _in_backward: Callable[[], int] = torch._C._current_graph_task_id
 
 
 def _has_spare_processors() -> bool:
-    """Whether every rank of this host has one for a second thread."""
+    """Whether every rank of this host has one for a second thread. A rank that computes on all of
+    its CPUs has: most of a step is not computed on all of them."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return len(os.sched_getaffinity(0)) // here > int(torch.get_num_threads())
+    return len(os.sched_getaffinity(0)) // here > 1
 
 
 class Operations:

@@ -28,8 +28,10 @@ class Trainer:
     backend: "auto", "torch" (= "pytorch"), None, or a BackendConfig. num_workers: an int, or
     (min, max) for a run that goes on with fewer. keep_workers: survivors and later runs keep their
     processes and CUDA contexts; without it every call of a train function begins in a fresh
-    process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this host. See the user
-    guide for the rest.
+    process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this host.
+    threads_per_worker: that torch and numpy compute with; without it OMP_NUM_THREADS if it is set,
+    else cpus_per_worker, else floor(CPUs of the host / workers asked for there), at least 1. See
+    the user guide for the rest.
     """
 
     def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool = False,
@@ -67,17 +69,17 @@ class Trainer:
                         "use_gpu": use_gpu, "resources_per_worker": resources_per_worker,
                         "cpus_per_worker": cpus_per_worker, "gpus_per_worker": gpus_per_worker,
                         "max_retries": max_retries, "step_timeout": step_timeout,
-                        "keep_workers": keep_workers,
+                        "keep_workers": keep_workers, "threads_per_worker": threads_per_worker,
                         "hosts": where, "host_timeout": host_timeout}
         _driver.embed()
         program = _driver.program(self._backend.framework)
-        threads = threads_per_worker or _driver.threads_of(cpus_per_worker)
         self._trainer = _manta.Trainer(
             workers=most, min_workers=least, name=name or _script_name(),
             logdir=None if logdir is None else str(Path(logdir).expanduser()),
             max_retries=_retries(max_retries), retry_errors=bool(retry_exceptions),
-            step_timeout=_seconds("step_timeout", step_timeout), threads_per_worker=threads,
-            pin=pin, show_all_output=show_all_output, quiet=quiet, hosts=where,
+            step_timeout=_seconds("step_timeout", step_timeout),
+            threads_per_worker=_threads(threads_per_worker), pin=pin,
+            show_all_output=show_all_output, quiet=quiet, hosts=where,
             host_timeout=_seconds("host_timeout", host_timeout), program=program, **figures)
         self._keep = keep_workers
         self._trainer.keep(keep_workers)
@@ -369,6 +371,16 @@ def _seconds(name: str, value: float | None) -> float:
     if value is not None and not value > 0:
         raise ValueError(f"{name} must be a number of seconds > 0 or None, not {value!r}")
     return float(value or 0)
+
+
+def _threads(n: Any) -> int:
+    """libmanta's 0 is its default."""
+    if n is None:
+        return 0
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"threads_per_worker must be an int >= 1 (None: the worker's part of the "
+                         f"CPUs), not {n!r}")
+    return n
 
 
 def _script_name() -> str:
