@@ -45,7 +45,7 @@ MANTA_API manta_status manta_embed(int argc, char *const argv[], manta_error *er
 MANTA_API manta_status manta_prestart(const manta_program *p, int threads, manta_error *err);
 /* The same on every host of the trainer, with its program and threads. */
 MANTA_API manta_status manta_trainer_prestart(manta_trainer *t, manta_error *err);
-/* Ends what no trainer uses. */
+/* Ends what no trainer uses; if none has workers, all of it. It is started again when needed. */
 MANTA_API void manta_release(void);
 
 /* What surrounds a fork in the program: in the process that forks before and after it, and in the

@@ -25,10 +25,22 @@ from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted,
 
 __version__ = version()
 __all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost",
-           "experimental", "init", "prestart", "sgd", "shutdown", "train", "util"]
+           "experimental", "init", "is_initialized", "prestart", "sgd", "shutdown", "train", "util"]
 
 _SUBMODULES = {"experimental", "sgd", "train", "util"}
-_FUNCTIONS = {"init", "prestart", "shutdown"}  # of manta._driver
+_FUNCTIONS = {"init", "is_initialized", "prestart", "shutdown"}  # of manta._driver
+
+
+class _LastFinder:
+    """Says of a module that is not here what to write instead."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name.startswith("manta."):
+            importlib.import_module("manta._names").refuse(name)
+
+
+sys.meta_path.append(_LastFinder)
 
 
 def __getattr__(name: str) -> Any:
@@ -36,4 +48,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"manta.{name}")
     if name in _FUNCTIONS:
         return getattr(importlib.import_module("manta._driver"), name)
-    raise AttributeError(f"module 'manta' has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'manta' has no attribute {name!r}")
+    raise AttributeError(importlib.import_module("manta._names").absent("manta", name, __all__))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

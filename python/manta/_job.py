@@ -21,6 +21,7 @@ class Setting:
     """What surrounds every call on the workers of a trainer."""
     backend: BackendConfig
     hook: Callable[[], Any] | None = None  # called once in every new worker
+    hook_number: int = 0  # of the trainer's hooks, from 1
     retry: tuple[type[BaseException], ...] = ()  # exceptions after which the run is revived
     gpus: bool = False  # workers reserve GPUs, or parts of one
 

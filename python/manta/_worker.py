@@ -19,7 +19,7 @@ broken: BaseException | None = None  # why the framework could not be imported
 warm_up: Callable[[], None] | None = None  # loads what later workers want, in what forks them
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
-_hooked = False  # the trainer's hook has been called in this process
+_hooked = 0  # the trainer's hook of this number has been called in this process
 _setters: list[Callable[[int], Any]] | None = None  # of the number of threads
 
 # As numpy and scipy, and distributions, name it.
@@ -156,9 +156,9 @@ def prepare(new: Job) -> None:
     job = new
     if not new.setting.gpus:  # what was not reserved is another's
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    if new.setting.hook is not None and not _hooked:
-        _hooked = True
+    if new.setting.hook is not None and _hooked != new.setting.hook_number:
         new.setting.hook()
+        _hooked = new.setting.hook_number
 
 
 def let_go() -> None:

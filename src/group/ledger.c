@@ -297,8 +297,10 @@ static manta_status say_never(const struct manta__stock *s, const struct manta__
                            manta__units_text(s->cpus, x), s->cpu_note);
   const char *name = need->named[why.named].name;
   int at = manta__stock_find(s, name);
-  return manta_error_set(err, MANTA_EINVAL, "asked for %s, this host has %s (by MANTA_RESOURCES)",
-                         asked, at < 0 ? "none" : manta__units_text(s->named[at].total, x));
+  return manta_error_set(err, MANTA_EINVAL,
+                         "asked for %s, this host has %s (by MANTA_RESOURCES)\n"
+                         "hint: MANTA_RESOURCES='{\"%s\": 1}' declares what a host has",
+                         asked, at < 0 ? "none" : manta__units_text(s->named[at].total, x), name);
 }
 
 static manta_status say_not_now(const struct manta__stock *s, const struct manta__need *need,

@@ -259,10 +259,23 @@ bool manta__nodes_kept(void)
   return false;
 }
 
+static bool is_resting(const manta_trainer *t)
+{
+  return !t->peers && !t->spawning && (!t->run || t->run->over);
+}
+
+// Of trainers that have no workers the agents end, too: they are started again when needed.
 void manta__nodes_release(void)
 {
+  bool resting = true;
+  for (const manta_trainer *t = drv.trainers; t; t = t->next)
+    resting = resting && is_resting(t);
   for (struct manta__node *n = drv.nodes, *next; n; n = next) {
     next = n->next;
+    if (resting && n->conn) {
+      manta__rpc_abandon(&n->rpc, MANTA_ECANCELED);
+      end(n, false);
+    }
     if (n->kept)
       unkeep(n);
   }

@@ -86,10 +86,12 @@ static manta_status await_room(manta_session *s, size_t need, uint8_t **out, man
 static void note_score(manta_session *s, const manta_value *row)
 {
   const manta_value *v = manta_value_get(row, s->score_key);
+  s->reported = true;
   if (!v)
     return;
   s->score = manta_value_as_real(v, NAN);
   s->has_score = !isnan(s->score);
+  s->score_known = v->type == MANTA_REAL || v->type == MANTA_INT || v->type == MANTA_BOOL;
 }
 
 static manta_status check_row(const manta_value *row, size_t *bytes, manta_error *err)

@@ -106,6 +106,23 @@ manta_status manta__session_asked_to_stop(manta_error *err)
   return manta_error_set(err, MANTA_EPREEMPTED, "asked to stop");
 }
 
+// Else retention would keep by a score that never comes. Before the first report there is none.
+static bool lacks_score(const manta_session *s)
+{
+  return s->score_key && !s->score_known && s->job->id.rank == 0 && s->reported;
+}
+
+static manta_status check_score(const manta_session *s, manta_error *err)
+{
+  if (!lacks_score(s))
+    return MANTA_OK;
+  return manta_error_set(err, MANTA_EINVAL,
+                         "checkpoints are kept by the score \"%s\", which no report before this "
+                         "save has as a number\nhint: report it before the first save, or name "
+                         "another metric (checkpoint_score_attribute)",
+                         s->score_key);
+}
+
 // --- checkpoints ---------------------------------------------------------------------------------
 
 static manta_status stop_waiting(void *ctx, manta_error *err)
@@ -201,6 +218,7 @@ static manta_status begin_save(manta_session *s, manta_error *err)
 {
   MANTA_TRY(manta__session_in_run(s, "save", err));
   MANTA_TRY(manta__ctl_check(s->job->ctl, err));
+  MANTA_TRY(check_score(s, err));
   manta_session_heartbeat(s);
   s->saves++;
   return MANTA_OK;
@@ -421,6 +439,7 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->iteration = 0;
   s->saved_slot = -1;
   s->saves = 0;
+  s->score_known = s->reported = false;
   s->loaded = s->let_go = s->has_score = s->kept = false;
   s->files = 0;
   s->last_report_ns = manta__now();
@@ -500,6 +519,9 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   manta_status st = fn(s, result, err);
   current = NULL;
   manta_session_settle(s);
+  if (st == MANTA_OK && lacks_score(s))
+    manta__warn("no report has the score \"%s\", by which checkpoints were to be kept",
+                s->score_key);
   manta__comms_leave(&s->comms, st < 0);
   take_notices(NULL);
   if (st < 0 && err->message[0] == 0)

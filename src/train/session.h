@@ -24,6 +24,8 @@ struct manta_session {
   int64_t compared_ns, apart_ns; /* the wall clock and ours: when compared, and their difference */
   const char *score_key;         /* NULL: checkpoints have no score */
   bool has_score;
+  _Atomic bool score_known; /* the attempt has reported it, be it as NaN */
+  _Atomic bool reported;    /* … or other metrics, where there is a score to be reported */
   double score;
   int saved_slot;         /* newest of this attempt, or -1 */
   bool kept;              /* on other ranks than 0: `own` has this rank's part of it */

@@ -342,7 +342,7 @@ int manta_trainer_pid(const manta_trainer *t, int rank)
   int pid = -1;
   pthread_mutex_lock(&drv.lock);
   for (struct manta__peer *p = t->peers; p && rank >= 0 && rank < t->world; p = p->next)
-    if (p->wid == t->wids[rank] && p->pid > 0)
+    if (p->pid > 0 && (p->wid == t->wids[rank] || (pid < 0 && p->seat == rank)))
       pid = p->pid;
   pthread_mutex_unlock(&drv.lock);
   return pid;

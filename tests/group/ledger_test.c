@@ -328,8 +328,10 @@ static void named_resources_are_strict(void **state)
   manta_value part = MANTA_MAP(MANTA_KV_REAL("disk", 0.5)),
               text = MANTA_MAP(MANTA_KV_STR("disk", "x"));
   assert_status(ask((struct manta__request){.custom = &one}, 3, 3), MANTA_EINVAL);
-  assert_string_equal(err.message, "asked for 3 workers x 1 disk = 3 disk, this host has 2 "
-                                   "(by MANTA_RESOURCES)");
+  assert_string_equal(err.message,
+                      "asked for 3 workers x 1 disk = 3 disk, this host has 2 "
+                      "(by MANTA_RESOURCES)\n"
+                      "hint: MANTA_RESOURCES='{\"disk\": 1}' declares what a host has");
   assert_status(ask((struct manta__request){.custom = &net}, 1, 1), MANTA_EINVAL);
   assert_has(err.message, "this host has none");
   assert_status(ask((struct manta__request){.custom = &text}, 1, 1), MANTA_EINVAL);

@@ -761,6 +761,18 @@ static void the_best_are_kept_by_their_score(void **state)
   rig_fini(&r);
 }
 
+static void a_score_that_nobody_reports_is_refused(void **state)
+{
+  struct rig r;
+  rig_init(&r, 1);
+  r.rc.keep_best = 2;
+  r.rc.score = "nope";
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 50));
+  assert_status(rig_run(&r, &c), MANTA_EINVAL);
+  assert_has(r.err.message, "by the score \"nope\", which no report before this save has");
+  rig_fini(&r);
+}
+
 static void a_run_begins_from_a_given_checkpoint(void **state)
 {
   struct rig r;
@@ -874,6 +886,7 @@ int main(int argc, char **argv)
       rig_test(a_run_waits_for_room),
       rig_test(the_last_checkpoints_are_on_disk),
       rig_test(the_best_are_kept_by_their_score),
+      rig_test(a_score_that_nobody_reports_is_refused),
       rig_test(a_run_begins_from_a_given_checkpoint),
       rig_test(a_disk_that_fails_does_not_stop_the_run),
       rig_test(a_full_disk_does_not_stop_the_run),

@@ -44,7 +44,10 @@ _ON_TORCH = {"accelerate": "prepare", "backward": "prepare", "enable_reproducibi
 def __getattr__(name: str) -> Any:
     if name in _ON_TORCH:
         return getattr(importlib.import_module(f"manta._torch.{_ON_TORCH[name]}"), name)
-    raise AttributeError(f"module 'manta.sgd' has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'manta.sgd' has no attribute {name!r}")
+    from manta import _names
+    raise AttributeError(_names.absent("manta.sgd", name, [*__all__, *_ON_TORCH]))
 
 
 def __dir__() -> list[str]:

@@ -52,8 +52,8 @@ def resolve(backend: Any, backend_args: Any) -> BackendConfig:
             raise ValueError("backend and backend_args both are a BackendConfig: give one of them")
         return backend
     if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"backend must be a name, None or a BackendConfig, not "
-                        f"{type(backend).__name__}")
+        raise TypeError(f"backend must be 'auto', 'torch', None or a BackendConfig, not {backend!r}"
+                        f"{_hint_for(backend)}")
     named = _named(backend)
     if backend_args is None:
         return named
@@ -63,6 +63,14 @@ def resolve(backend: Any, backend_args: Any) -> BackendConfig:
     return backend_args
 
 
+def _hint_for(backend: Any) -> str:
+    if isinstance(backend, type) and issubclass(backend, BackendConfig):
+        return f"\nhint: an object of it: {backend.__name__}()"
+    if getattr(backend, "__name__", None) == "torch":
+        return "\nhint: its name: 'torch'"
+    return ""
+
+
 def _named(name: str | None) -> BackendConfig:
     from manta._driver import choose_framework
     if name is None or (name == "auto" and choose_framework(None) == "none"):
@@ -70,7 +78,12 @@ def _named(name: str | None) -> BackendConfig:
     if name in ("auto", "torch", "pytorch"):
         from manta.sgd.torch_backend import TorchConfig
         return TorchConfig()
-    if name in ("tensorflow", "horovod"):
-        raise ValueError(f"backend {name!r} is not part of this version; there are: 'torch', None")
-    raise ValueError(f"unknown backend {name!r}; there are: 'auto', 'torch' (= 'pytorch'), None, "
-                     f"or a BackendConfig")
+    if name in ("tensorflow", "tf", "keras", "horovod", "jax"):
+        raise ValueError(f"backend {name!r} is not in this version of manta\n"
+                         f"hint: 'torch', or None, which sets up no framework")
+    hint = "'auto', 'torch' (= 'pytorch'), None or a BackendConfig"
+    if name in ("gloo", "nccl", "mpi", "manta"):
+        hint = f"TorchConfig(backend={name!r}) in place of the name"
+    elif "lightning" in name or "accelerate" in name:
+        hint = "'torch': inside its train function Lightning and Accelerate find their ranks"
+    raise ValueError(f"unknown backend {name!r}\nhint: {hint}")

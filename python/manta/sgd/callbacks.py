@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from typing import Any, Callable
+from typing import Any, Callable, Iterable, NoReturn
 
 
 class SGDCallback:
@@ -86,3 +86,36 @@ def _takes(method: Callable[..., Any]) -> list[str] | None:
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return None
     return [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY and p.name != "results"]
+
+
+__path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from manta import _names
+    raise AttributeError(_names.absent("manta.sgd.callbacks", name, list(globals())))
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def checked(given: Any) -> list[Any]:
+    """What `callbacks` of a trainer or a run is given."""
+    if given is None:
+        return []
+    if isinstance(given, (str, dict)) or not isinstance(given, Iterable):
+        raise TypeError(f"callbacks must be a list, not {given!r}\nhint: callbacks=[…]")
+    return [_checked_one(c) for c in given]
+
+
+def _checked_one(callback: Any) -> Any:
+    if isinstance(callback, type):
+        raise TypeError(f"a callback is an object, not the class {callback.__name__}\n"
+                        f"hint: callbacks=[{callback.__name__}()]")
+    if not any(hasattr(callback, name) for name in ("start_training", "handle_result",
+                                                    "finish_training")):
+        raise TypeError(f"{callback!r} is not a callback: it has no handle_result(results)\n"
+                        f"hint: derive a class from manta.sgd.SGDCallback; PrintCallback() prints")
+    return callback

@@ -20,6 +20,7 @@ class Host(NamedTuple):
     address: str | None = None
 
 
+_HINT = "hint: hosts=[Host(\"node1\", 2, \"ssh node1 manta agent --stdio\"), …]"
 Plain = tuple[str | None, int, str | None, str | None]  # what libmanta's extension takes
 
 
@@ -28,7 +29,7 @@ def checked(hosts: Any) -> list[Plain] | None:
     if hosts is None:
         return None
     if isinstance(hosts, (str, Host)) or not isinstance(hosts, Sequence):
-        raise TypeError(f"hosts must be a list of Host, not {hosts!r}")
+        raise TypeError(f"hosts must be a list of Host, not {hosts!r}\n{_HINT}")
     if not hosts:
         raise ValueError("hosts is empty: name a host, or leave it out")
     return [_checked_host(h) for h in hosts]
@@ -36,7 +37,7 @@ def checked(hosts: Any) -> list[Plain] | None:
 
 def _checked_host(given: Any) -> Host:
     if not isinstance(given, (tuple, list)) or not 1 <= len(given) <= 4:
-        raise TypeError(f"hosts must be a list of Host, with {given!r} in it")
+        raise TypeError(f"hosts must be a list of Host, with {given!r} in it\n{_HINT}")
     host = Host(*given)
     if not isinstance(host.name, str) or not host.name.strip():
         raise ValueError(f"{host}: a host has a name")

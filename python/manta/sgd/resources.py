@@ -56,9 +56,23 @@ def _one_figure(what: str, given: dict[str, float | None]) -> float:
     return float(next(iter(said.values()), 0))
 
 
-def per_worker(use_gpu: bool, cpus: Any, gpus: Any, gpu: Any,
+def _check_kinds(use_gpu: Any, resources: Any) -> None:
+    if use_gpu is not None and not isinstance(use_gpu, bool):
+        raise TypeError(f"use_gpu must be True or False, not {use_gpu!r}")
+    if resources is not None and not isinstance(resources, dict):
+        raise TypeError(f"resources_per_worker must be a dict such as {{'CPU': 2}}, not "
+                        f"{resources!r}")
+    for name in resources or {}:
+        if not isinstance(name, str) or (name not in ("CPU", "GPU") and name.upper() in (
+                "CPU", "CPUS", "GPU", "GPUS")):
+            right = "CPU" if str(name).upper().startswith("C") else "GPU"
+            raise ValueError(f"resources_per_worker has no {name!r}\nhint: it is {right!r}")
+
+
+def per_worker(use_gpu: bool | None, cpus: Any, gpus: Any, gpu: Any,
                resources: dict[str, Any] | None) -> dict[str, Any]:
     """The figures of libmanta's config."""
+    _check_kinds(use_gpu, resources)
     rest = dict(resources or {})
     out: dict[str, Any] = {
         "cpus_per_worker": _one_figure("CPUs", {
@@ -67,10 +81,16 @@ def per_worker(use_gpu: bool, cpus: Any, gpus: Any, gpu: Any,
             "gpus_per_worker": gpus, "gpu_per_worker": gpu,
             "resources_per_worker['GPU']": rest.pop("GPU", None)}),
     }
+    n = out["gpus_per_worker"]
     said_none = 0 in (gpus, gpu) or (resources or {}).get("GPU") == 0
     if use_gpu and said_none:
         raise ValueError("use_gpu=True and a worker with 0 GPUs contradict each other")
-    if use_gpu and out["gpus_per_worker"] == 0:
+    if use_gpu is False and n > 0:
+        raise ValueError(f"use_gpu=False and a worker with {n:g} GPUs contradict each other\n"
+                         f"hint: use_gpu=True, or leave it out")
+    if n > 1 and n != int(n):
+        raise ValueError(f"GPUs per worker are a part of one (0.5) or a whole number, not {n:g}")
+    if use_gpu and n == 0:
         out["gpus_per_worker"] = 1.0
     if rest:
         for name, value in rest.items():

@@ -16,6 +16,7 @@ class SessionError(RuntimeError, ValueError):
     """Something that only exists inside a train function."""
 
 
+_DEVICES = ("cpu", "cuda", "hpu", "meta", "mps", "mtia", "npu", "xla", "xpu")
 _told: set[str] = set()
 
 
@@ -44,9 +45,13 @@ def in_worker() -> bool:
     return _manta.in_session()
 
 
-def report(**metrics: Any) -> None:
-    """Queues one row of metrics; never waits for other ranks. Any thread of the worker may, and so
-    with save_checkpoint: rows are numbered in the order in which the calls get through."""
+def report(*args: Any, **metrics: Any) -> None:
+    """Queues one row of metrics, given by name: report(loss=0.5). Never waits for other ranks. Any
+    thread of the worker may, and so with save_checkpoint: rows are numbered in the order in which
+    the calls get through."""
+    if args:
+        hint = "report(**metrics)" if isinstance(args[0], dict) else "report(loss=…)"
+        raise TypeError(f"report takes metrics by name, not {args[0]!r}\nhint: {hint}")
     if _manta.in_session():
         _manta.report(**metrics)
     else:
@@ -66,7 +71,9 @@ def save_checkpoint(*args: Any, files: bool = False, sharded: bool = False, **st
     there. It counts as a whole or not at all. DTensors, as FSDP has them, are saved in no other
     way: of each the piece that this rank has."""
     if args and state or len(args) > 1:
-        raise TypeError("save_checkpoint takes one object, or entries by name")
+        raise TypeError("save_checkpoint takes one object, or entries by name\nhint: "
+                        "save_checkpoint(model=model.state_dict(), epoch=…); with files=True each "
+                        "becomes a file that torch.load opens")
     if not _manta.in_session():
         _outside("save_checkpoint")
         return
@@ -88,6 +95,9 @@ def load_checkpoint(device: Any = None) -> Any:
     if not _manta.in_session():
         _outside("load_checkpoint")
         return None
+    if isinstance(device, str) and device.partition(":")[0] not in _DEVICES:
+        raise ValueError(f"load_checkpoint takes a device such as 'cuda', not {device!r}\n"
+                         f"hint: run(…, checkpoint=path) says which checkpoint a run begins from")
     from manta import _state
     return _state.load(device)
 

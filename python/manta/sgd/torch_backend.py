@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
+from manta._names import arguments
 from manta.sgd.backend import Backend, BackendConfig
 
 _BACKENDS = (None, "manta", "gloo", "nccl")
@@ -25,16 +27,22 @@ class TorchConfig(BackendConfig):
     def __post_init__(self) -> None:
         if self.backend not in _BACKENDS:
             known = ", ".join(repr(b) for b in _BACKENDS)
-            raise ValueError(f"TorchConfig(backend={self.backend!r}): there are {known}")
-        if self.init_method not in (None, "env", "tcp") and "://" not in self.init_method:
-            raise ValueError(f"TorchConfig(init_method={self.init_method!r}): 'env', None or a URL "
-                             f"is wanted")
-        if not self.timeout_s > 0:
-            raise ValueError(f"TorchConfig(timeout_s={self.timeout_s!r}): seconds > 0 are wanted")
+            raise ValueError(f"TorchConfig(backend={self.backend!r}): the backends are {known}")
+        if self.init_method not in (None, "env", "tcp") and "://" not in str(self.init_method):
+            raise ValueError(f"TorchConfig(init_method={self.init_method!r}): it is 'env', None or "
+                             f"a URL such as 'tcp://HOST:PORT'")
+        if isinstance(self.timeout_s, timedelta):
+            self.timeout_s = self.timeout_s.total_seconds()
+        if not isinstance(self.timeout_s, (int, float)) or not self.timeout_s > 0:
+            raise ValueError(f"TorchConfig(timeout_s={self.timeout_s!r}): it is a number of "
+                             f"seconds > 0")
 
     @property
     def backend_cls(self) -> type[Backend]:
         return TorchBackend
+
+
+TorchConfig.__init__ = arguments(TorchConfig.__init__)  # type: ignore[method-assign]
 
 
 class TorchBackend(Backend):

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
 from manta import _config, _display, _driver, _frames, _job, _main, _manta
+from manta._names import absent, arguments
 from manta.sgd import backend as _backend
+from manta.sgd import callbacks as _callbacks
 from manta.sgd import hosts as _hosts
 from manta.sgd import resources as _resources
 from manta.sgd.run import Run, RunIterator
@@ -34,7 +36,8 @@ class Trainer:
     the user guide for the rest.
     """
 
-    def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool = False,
+    @arguments
+    def __init__(self, backend: Any = "auto", num_workers: Any = None, use_gpu: bool | None = None,
                  resources_per_worker: dict[str, Any] | None = None,
                  cpus_per_worker: float | None = None, gpus_per_worker: float | None = None,
                  backend_args: Any = None, config: Any = None,
@@ -49,7 +52,7 @@ class Trainer:
         _main.check_not_importing()
         if num_workers is not None and workers is not None:
             raise ValueError("num_workers and workers are the same: give one of them")
-        _check_address(address)
+        _driver.check_address(address)
         most, least = _resources.worker_range(workers if workers is not None else num_workers)
         figures = _resources.per_worker(use_gpu, cpus_per_worker, gpus_per_worker, gpu_per_worker,
                                         resources_per_worker)
@@ -58,7 +61,7 @@ class Trainer:
         self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions),
                                      gpus=figures["gpus_per_worker"] > 0)
         self._config = config
-        self._callbacks = list(callbacks or [])
+        self._callbacks = _callbacks.checked(callbacks)
         self._strict_reports = strict_reports
         self._resume: str | None = None
         self._running = False
@@ -75,7 +78,7 @@ class Trainer:
         program = _driver.program(self._backend.framework)
         self._trainer = _manta.Trainer(
             workers=most, min_workers=least, name=name or _script_name(),
-            logdir=None if logdir is None else str(Path(logdir).expanduser()),
+            logdir=_directory("logdir", logdir),
             max_retries=_retries(max_retries), retry_errors=bool(retry_exceptions),
             step_timeout=_seconds("step_timeout", step_timeout),
             threads_per_worker=_threads(threads_per_worker), pin=pin,
@@ -84,7 +87,7 @@ class Trainer:
         self._keep = keep_workers
         self._trainer.keep(keep_workers)
         self._trainer.prestart()
-        _driver.trainers.add(self)
+        _driver.note_trainer(self)
         self._logdir = self._trainer.logdir()
         self._finalizer = weakref.finalize(self, _manta.Trainer.close, self._trainer)
 
@@ -95,6 +98,8 @@ class Trainer:
               kwargs: dict[str, Any] | None = None) -> None:
         """Starts the workers ahead of the first run. A function is called once in each of them; of
         a class each gets an instance, for execute()."""
+        if initialization_hook is not None:
+            _check_callable("initialization_hook", initialization_hook)
         if isinstance(initialization_hook, type):
             self._trainer.keep(True)  # an instance lives as long as its process
             self._trainer.hold(True)
@@ -103,6 +108,7 @@ class Trainer:
         else:
             if initialization_hook is not None:
                 self._setting.hook = initialization_hook
+                self._setting.hook_number += 1
             self._call(_job.nothing)
         self._tell_started()
 
@@ -152,11 +158,13 @@ class Trainer:
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """function(*args) on all workers, a list by rank; function(instance, *args) if the trainer
         was started with a class."""
+        _check_callable("execute: the function", function)
         return self._call(*self._bind(function), *args, **kwargs)
 
     @_frames.folded
     def execute_single(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The same on rank 0 alone."""
+        _check_callable("execute_single: the function", function)
         return self._call(_job.on_rank, 0, *self._bind(function), *args, **kwargs)[0]
 
     def _bind(self, function: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
@@ -194,6 +202,9 @@ class Trainer:
         self._trainer.keep(self._keep)
         self._trainer.hold(False)
 
+    def _has_workers(self) -> bool:
+        return self._running or self._trainer.pid(0) > 0
+
     def __enter__(self) -> Trainer:
         return self
 
@@ -203,8 +214,22 @@ class Trainer:
     def __str__(self) -> str:
         return self._trainer.table().rstrip("\n")
 
+    def __repr__(self) -> str:
+        """The table, as in print(trainer)."""
+        return str(self) if hasattr(self, "_trainer") else object.__repr__(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In IPython and notebooks."""
+        printer.text("Trainer(…)" if cycle else repr(self))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"'Trainer' object has no attribute {name!r}")
+        raise AttributeError(absent("Trainer", name, dir(type(self))))
+
     # --- runs -------------------------------------------------------------------------------------
 
+    @arguments
     @_frames.folded
     def run(self, train_func: Callable[..., Any], config: Any = None,
             callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
@@ -219,6 +244,7 @@ class Trainer:
         finally:
             self._running = False
 
+    @arguments
     def run_generator(self, train_func: Callable[..., Any], config: Any = None,
                       callbacks: Sequence[Any] | None = None, dataset: Any = None,
                       checkpoint: Any = None,
@@ -239,8 +265,10 @@ class Trainer:
         if self._running:
             raise RuntimeError("this trainer has a run already: end it, or use another trainer")
         if dataset is not None:
-            raise ValueError("dataset: this version has no manta.data yet; read the data in the "
-                             "train function")
+            raise ValueError("dataset: manta.data is not in this version of manta\nhint: read the "
+                             "data in the train function; prepare_data_loader() divides it")
+        strategy = CheckpointStrategy.checked(strategy)
+        every = self._callbacks + _callbacks.checked(callbacks)
         if isinstance(checkpoint, str) and checkpoint == "auto" and (
                 self._backend.framework != "torch"):
             raise ValueError('checkpoint="auto" needs the torch backend')
@@ -252,7 +280,6 @@ class Trainer:
         payload = self._job(function, config, checkpoint, trust).pack(_name_of(function))
         if self._has_hooks() and not self._told_start:
             self.start()
-        every = self._callbacks + list(callbacks or [])
         said = None if config is None else _config.described(config)
         run = Run(lambda: self._trainer.run(payload, said, workers=workers, output=self._show,
                                             kinds=_display.kinds(),
@@ -290,11 +317,14 @@ class Trainer:
     def restore(cls, run_dir: str | Path, **arguments: Any) -> Trainer:
         """A trainer whose next run goes on with the unfinished one in that directory. Its
         arguments are the recorded ones; those given here count more."""
+        if not isinstance(run_dir, (str, Path)):
+            raise TypeError(f"restore takes the directory of a run, not {run_dir!r}")
         path = Path(run_dir).expanduser().resolve()
         try:
             record = json.loads((path / _RECORD).read_text())
         except FileNotFoundError:
-            raise ValueError(f"{path} is not the directory of a run") from None
+            raise ValueError(f"{path} is not the directory of a run of manta.sgd\n"
+                             f"hint: `manta ls` shows those that there are") from None
         record["num_workers"] = record["num_workers"] and (
             tuple(record["num_workers"]) if isinstance(record["num_workers"], list)
             else record["num_workers"])
@@ -342,10 +372,6 @@ class Trainer:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def _check_address(address: str | None) -> None:
-    if address not in (None, "local", "auto"):
-        raise ValueError(f"address={address!r} is not supported: None, 'local' or 'auto' is this "
-                         f"host; others go into hosts=[…]")
 
 
 def _retried(types: Any) -> tuple[type[BaseException], ...]:
@@ -353,22 +379,24 @@ def _retried(types: Any) -> tuple[type[BaseException], ...]:
         types = (types,)
     if isinstance(types, bool):
         return ()
-    given: tuple[Any, ...] = tuple(types)
+    given: tuple[Any, ...] = tuple(types) if isinstance(types, (tuple, list, set)) else (types,)
     for t in given:
         if not (isinstance(t, type) and issubclass(t, BaseException)):
-            raise TypeError(f"retry_exceptions must be a bool or exception types, not {t!r}")
+            raise TypeError(f"retry_exceptions must be a bool or exception types, not {t!r}\n"
+                            f"hint: retry_exceptions=(ConnectionError, …)")
     return given
 
 
 def _retries(n: Any) -> int:
     """libmanta's 0 is its default, and -2 means none."""
     if isinstance(n, bool) or not isinstance(n, int) or n < -1:
-        raise ValueError(f"max_retries must be an int >= -1, not {n!r}")
+        raise ValueError(f"max_retries must be an int >= -1 (-1: without end), not {n!r}")
     return n or -2
 
 
 def _seconds(name: str, value: float | None) -> float:
-    if value is not None and not value > 0:
+    wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0
+    if value is not None and wrong:
         raise ValueError(f"{name} must be a number of seconds > 0 or None, not {value!r}")
     return float(value or 0)
 
@@ -381,6 +409,17 @@ def _threads(n: Any) -> int:
         raise ValueError(f"threads_per_worker must be an int >= 1 (None: the worker's part of the "
                          f"CPUs), not {n!r}")
     return n
+
+
+def _directory(name: str, given: Any) -> str | None:
+    if given is not None and not isinstance(given, (str, Path)):
+        raise TypeError(f"{name} must be a path, not {given!r}")
+    return None if given is None else str(Path(given).expanduser())
+
+
+def _check_callable(what: str, given: Any) -> None:
+    if not callable(given):
+        raise TypeError(f"{what} must be a function, not {given!r}")
 
 
 def _script_name() -> str:
@@ -398,7 +437,8 @@ def _name_of(function: Any) -> str:
 def _arguments(function: Any, config: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a train function is called with: nothing, the config, or its entries by name."""
     if not callable(function):
-        raise TypeError(f"the train function must be callable, not {function!r}")
+        raise TypeError(f"the train function must be callable, not {function!r}\n"
+                        f"hint: run(train), the function itself")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):  # a builtin
@@ -429,7 +469,9 @@ def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> tuple[dict[
         return {}, trust
     path = Path(checkpoint).expanduser().resolve()
     if not (path / "manifest.json").is_file():
-        raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is")
+        hint = f"\nhint: run(…, checkpoint=torch.load({str(checkpoint)!r}))" if path.suffix in (
+            ".pt", ".pth", ".ckpt", ".bin") else ""
+        raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is{hint}")
     trust = trust or (path.is_relative_to(home.expanduser().resolve())
                       and path.stat().st_uid == os.geteuid())
     if not trust:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of Ray Train."""
+"""The names of Ray Train: those of manta.sgd, whose successor it was."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ _SUBMODULES = {"torch"}
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"manta.train.{name}")
-    raise AttributeError(f"module 'manta.train' has no attribute {name!r}")
+    return getattr(importlib.import_module("manta.sgd"), name)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a train function on PyTorch calls, by the names of Ray Train."""
 
+from typing import NoReturn
+
 from manta._torch.device import get_device
 from manta._torch.loader import prepare_data_loader
 from manta._torch.prepare import accelerate, backward, prepare_model, prepare_optimizer, unscale
@@ -10,3 +12,13 @@ from manta.sgd.torch_backend import TorchConfig
 __all__ = ["TorchConfig", "accelerate", "backward", "enable_reproducibility", "get_device",
            "prepare_data_loader", "prepare_model", "prepare_optimizer", "rng_state",
            "set_rng_state", "unscale"]
+
+
+__path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from manta import _names
+    raise AttributeError(_names.absent("manta.train.torch", name, __all__))

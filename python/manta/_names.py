@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that somebody reaches for and that are not here: what to write instead."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import FrameType
+from typing import Any, Callable, ParamSpec, Sequence, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class NotInThisVersion(ModuleNotFoundError):
+    """A module that this version of manta does not have."""
+
+
+_SINK = "write an SGDCallback: handle_result(results) gets the reports of every iteration; "\
+        "PrintCallback is there, and `manta status --json` and run.log have the rows"
+_DATA = "read the data in the train function; prepare_data_loader() gives each rank its part"
+_TUNE = "call Trainer.run(train, config=…) for each config"
+_AIR = "use manta.sgd: Trainer(…).run(train, config), sgd.report(loss=…), sgd.save_checkpoint(…)"
+_ONE = "put the loop into a train function: manta.sgd.Trainer(num_workers=2).run(train, config)"
+_FRAMEWORK = "the backends are 'torch' and None (no framework)"
+_ACTORS = "manta has no tasks or actors: Trainer(None, num_workers=4).run(function) calls a "\
+          "function on workers, WorkerGroup(4) gives objects on them"
+_HERE = "print(trainer) shows what workers hold and what the host has"
+
+# Modules, with all below them.
+MODULES = {
+    "manta.air": _AIR, "manta.data": _DATA, "manta.tune": _TUNE,
+    "manta.compat": "write manta for ray in the import lines",
+    "manta.train.tensorflow": _FRAMEWORK, "manta.train.horovod": _FRAMEWORK,
+    "manta.util.sgd.tf": _FRAMEWORK, "manta.util.sgd.torch": _ONE,
+    "manta.experimental.sgd.pytorch": _ONE, "manta.experimental.sgd.tf": _FRAMEWORK,
+    "manta.util.sgd.v2": "import the name from manta.sgd: from manta.sgd import Trainer, report, …",
+    "manta.sgd.torch": "from manta.train.torch import prepare_model, …, or from manta.sgd",
+    "manta.serve": "it is not a part of manta", "manta.rllib": "it is not a part of manta",
+    "manta.workflow": "it is not a part of manta",
+}
+
+_SINKS = ("ProgressCallback", "JsonCallback", "JsonLoggerCallback", "CSVCallback",
+          "TensorboardCallback", "TBXLoggerCallback", "MlflowCallback", "MLflowLoggerCallback",
+          "WandbCallback", "WandbLoggerCallback")
+_GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorchTrainer",
+                 "BaseTorchTrainable", "PyTorchTrainable")
+
+# Attributes of a module, or of an object by the name of its class.
+ATTRIBUTES: dict[str, dict[str, str]] = {
+    "manta": {
+        **dict.fromkeys(("remote", "get", "put", "wait", "kill", "get_actor", "method"), _ACTORS),
+        **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), _HERE),
+        "serve": MODULES["manta.serve"], "air": _AIR, "data": _DATA, "tune": _TUNE,
+    },
+    "manta.sgd": {
+        **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),
+        **dict.fromkeys(("get_dataset", "get_datasets", "get_data_shard", "get_dataset_shard"),
+                        _DATA),
+        **dict.fromkeys(("TensorflowConfig", "HorovodConfig", "TFTrainer", "TensorflowTrainer",
+                         "HorovodTrainer"), _FRAMEWORK),
+        **dict.fromkeys(("ScalingConfig", "RunConfig", "CheckpointConfig", "Checkpoint", "Result",
+                         "get_checkpoint", "get_context"), _AIR),
+        "FailureConfig": "Trainer(max_retries=3, retry_exceptions=…)",
+        "SGDIterator": "Trainer.run_generator(train) gives the iterator",
+        "torch": MODULES["manta.sgd.torch"],
+    },
+    "Trainer": {
+        "fit": "run(train, config)", "train": "run(train, config)",
+        "validate": "run(validate, config)",
+        "to_tune_trainable": _TUNE, "to_trainable": _TUNE, "as_trainable": _TUNE,
+        "latest_checkpoint_path": "latest_checkpoint_dir, or best_checkpoint_path",
+        "get_model": "return the model's state from the train function, or get_last_checkpoint()",
+        "save": "sgd.save_checkpoint(…) in the train function",
+        "load": "run(train, checkpoint=…)",
+    },
+}
+ATTRIBUTES["manta.sgd.callbacks"] = dict.fromkeys(_SINKS, _SINK)
+for _same in ("manta.train", "manta.train.torch", "manta.util.sgd", "manta.util.sgd.v2",
+              "manta.experimental.sgd"):
+    ATTRIBUTES[_same] = ATTRIBUTES["manta.sgd"]
+    ATTRIBUTES[_same + ".callbacks"] = ATTRIBUTES["manta.sgd.callbacks"]
+
+# Arguments by names of other systems.
+ARGUMENTS = {
+    "num_gpus": "gpus_per_worker, for each worker", "num_cpus": "cpus_per_worker, for each worker",
+    "num_cpus_per_worker": "cpus_per_worker", "num_gpus_per_worker": "gpus_per_worker",
+    "additional_resources_per_worker": "resources_per_worker",
+    "scaling_config": "num_workers, use_gpu and resources_per_worker",
+    "max_failures": "max_retries", "failure_config": "max_retries and retry_exceptions",
+    "run_config": "logdir, name and callbacks", "storage_path": "logdir", "local_dir": "logdir",
+    "datasets": "nothing: read the data in the train function",
+    "train_loop_config": "config, of run()", "train_loop_per_worker": "run(train)",
+    "epochs": "config={\"epochs\": …}", "timeout": "timeout_s",
+}
+
+
+# --- modules and attributes -----------------------------------------------------------------------
+
+
+def _absent_module(name: str) -> str | None:
+    """What is said of it; None: nothing is known."""
+    parent, _, last = name.rpartition(".")
+    hint = ATTRIBUTES.get(parent, {}).get(last)
+    at = name
+    while not hint and at:
+        hint = MODULES.get(at)
+        at = at.rpartition(".")[0]
+    return hint and f"{name} is not in this version of manta\nhint: {hint}"
+
+
+def refuse(name: str) -> None:
+    """When nobody else has found the module: `import manta.tune` and `from manta.sgd import X` end
+    here. Who only looks whether there is one is told that there is none."""
+    if (said := _absent_module(name)) and _is_import():
+        raise NotInThisVersion(said)
+
+
+def _is_import() -> bool:
+    """Called by an import, not by importlib.util.find_spec()."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    while frame and frame.f_code.co_name == "_find_spec":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "_find_and_load_unlocked"
+
+
+def absent(owner: str, name: str, known: Sequence[str] = ()) -> str:
+    """What an AttributeError says of `owner`, a module or a class."""
+    if hint := ATTRIBUTES.get(owner, {}).get(name):
+        return f"{owner}.{name} is not in this version of manta\nhint: {hint}"
+    near = nearest(name, known)
+    return f"{owner} has no {name!r}" + (f"\nhint: {near!r} is there" if near else "")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    import difflib
+    lower = {k.lower(): k for k in known if not k.startswith("_")}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
+    return lower[found[0]] if found else None
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """An unknown keyword argument of `function` is answered with the name that is meant."""
+    code = function.__code__
+    known = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    what = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(unknown(what, name, [k for k in known if k != "self"]))
+        return function(*args, **kwargs)
+    return checked
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> str:
+    """What a TypeError says of a keyword argument."""
+    near = nearest(name, known)
+    if near is None and name in ARGUMENTS:
+        near = ARGUMENTS[name]
+    if near is None:
+        near = f"it takes {', '.join(known)}"
+        if what.endswith((".run", ".run_generator")):
+            near = f"what the train function is to get goes into config={{{name!r}: …}}"
+        return f"{what}() has no argument {name!r}\nhint: {near}"
+    return f"{what}() has no argument {name!r}\nhint: it is {near}"
