@@ -42,6 +42,13 @@ static const struct manta__option logs_options[] = {
     {0}};
 static const struct manta__option ps_options[] = {
     JSON, {'v', "verbose", NULL, "also the pids of agent and workers"}, {0}};
+static const struct manta__option prune_options[] = {
+    {0, "keep", "N", "leave the newest N runs"},
+    {0, "older", "AGE", "leave those whose end is not so long ago: 30d, 12h, 90m"},
+    {0, "unfinished", NULL, "also runs that could be resumed"},
+    {0, "dry-run", NULL, "only show what would be removed"},
+    JSON,
+    {0}};
 static const struct manta__option kill_options[] = {
     {0, "now", NULL, "kill the program at once instead of asking it to end the run"}, {0}};
 static const struct manta__option agent_options[] = {
@@ -78,6 +85,14 @@ const struct manta__command manta__commands[] = {
     {"logs", "RUN", "print what the workers printed", RUN_IS, logs_options, 1, 1, false,
      manta__cmd_logs},
     {"ps", "", "list what is running", NULL, ps_options, 0, 0, false, manta__cmd_ps},
+    {"ls", "[DIR]", "list the runs that are there",
+     "DIR is a directory of runs; without one it is MANTA_RESULTS, or ~/manta_results. The age\n"
+     "counts from a run's end.\n",
+     json, 0, 1, false, manta__cmd_ls},
+    {"prune", "[DIR]", "remove old runs",
+     "Needs --keep, --older or both: what either would leave stays. Runs that go on, that belong\n"
+     "to another user, or whose directory is a link stay as well.\n",
+     prune_options, 0, 1, false, manta__cmd_prune},
     {"kill", "RUN", "end a run and its workers",
      "The run can be resumed. A program that does not react within 5 seconds is killed.\n" RUN_IS,
      kill_options, 1, 1, false, manta__cmd_kill},
@@ -149,9 +164,10 @@ static int distance(const char *a, const char *b)
 static const char *other_name(const char *name)
 {
   static const char *const words[][2] = {
-      {"list", "ps"},     {"ls", "ps"},           {"stop", "kill"},       {"start", "run"},
-      {"log", "logs"},    {"checkpoint", "ckpt"}, {"continue", "resume"}, {"checkpoints", "ckpt"},
-      {"info", "doctor"}, {"benchmark", "bench"}, {"top", "ps"}};
+      {"list", "ls"},         {"rm", "prune"},         {"clean", "prune"}, {"gc", "prune"},
+      {"stop", "kill"},       {"start", "run"},        {"log", "logs"},    {"checkpoint", "ckpt"},
+      {"continue", "resume"}, {"checkpoints", "ckpt"}, {"info", "doctor"}, {"benchmark", "bench"},
+      {"top", "ps"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i][0], name))
       return words[i][1];

@@ -11,6 +11,8 @@ int manta__cmd_run(const struct manta__args *a);
 int manta__cmd_resume(const struct manta__args *a);
 int manta__cmd_status(const struct manta__args *a);
 int manta__cmd_logs(const struct manta__args *a);
+int manta__cmd_ls(const struct manta__args *a);
+int manta__cmd_prune(const struct manta__args *a);
 int manta__cmd_ps(const struct manta__args *a);
 int manta__cmd_kill(const struct manta__args *a);
 int manta__cmd_resize(const struct manta__args *a);

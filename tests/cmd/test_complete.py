@@ -41,7 +41,7 @@ def test_every_command_is_offered() -> None:
 def test_exactly_the_options_of_the_help_are_offered() -> None:
     for name in commands():
         help_text = bed.manta(name, "--help").out.split("options:")[1]
-        pairs = re.findall(r"^ +(?:(-\w), )?(--[a-z]+)", help_text, re.M)
+        pairs = re.findall(r"^ +(?:(-\w), )?(--[a-z-]+)", help_text, re.M)
         options = {o for pair in pairs for o in pair if o}
         assert set(complete(name, "-")) == options, (name, complete(name, "-"), options)
 
@@ -81,6 +81,8 @@ def test_files_are_offered() -> None:
     assert "some-program" in complete("run", "./x", "some-")
     assert complete("run", "--logdir", "some-") == ["some-dir"]
     assert complete("ckpt", "export", "--to", "some-p") == ["some-program"]
+    assert complete("ls", "some-") == complete("prune", "--keep", "2", "some-") == ["some-dir"]
+    assert complete("prune", "--older", "") == []
     assert "bash" in complete("run", "-n", "2", "bash")
 
 

@@ -12,8 +12,8 @@ import select
 from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
-COMMANDS = ["run", "resume", "status", "logs", "ps", "kill", "resize", "notice", "ckpt", "agent",
-            "bench", "doctor", "version", "help"]
+COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "prune", "kill", "resize", "notice",
+            "ckpt", "agent", "bench", "doctor", "version", "help"]
 
 
 def test_help_lists_every_command() -> None:
@@ -52,7 +52,7 @@ def test_version_is_the_header_s() -> None:
 
 def test_a_typing_error_gets_a_suggestion() -> None:
     for wrong, right in {"stauts": "status", "rn": "run", "log": "logs", "stop": "kill",
-                         "cktp": "ckpt", "list": "ps"}.items():
+                         "cktp": "ckpt", "list": "ls", "rm": "prune"}.items():
         done = bed.manta(wrong)
         assert done.code == 2 and not done.out
         assert done.err == f'manta: there is no command "{wrong}"; did you mean "{right}"?\n', done

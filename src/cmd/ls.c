@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd/ls.c - `manta ls`: the runs that are there, one line each.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/commands.h"
+#include "cmd/format.h"
+#include "cmd/runlist.h"
+#include "sys/tree.h"
+
+#define NS 1e9
+
+// The newest row of rank 0, without manta's own names: "loss 0.12, acc 0.9".
+static void write_metrics(char *out, size_t size, const manta_value *row)
+{
+  size_t n = 0;
+  out[0] = 0;
+  for (uint32_t i = 0; row->type == MANTA_MAP && i < row->count && n + 1 < size; i++) {
+    char text[64], key[64];
+    const manta_pair *p = &row->u.pairs[i];
+    if (p->key[0] == '_')
+      continue;
+    snprintf(key, sizeof key, "%s", p->key);
+    int k = snprintf(out + n, size - n, "%s%s %s", n ? ", " : "", manta__text_safe(key),
+                     manta__text_safe((char *)manta__text_value(text, sizeof text, &p->value)));
+    n += k > 0 ? (size_t)k : 0;
+  }
+}
+
+static void add_line(struct manta__grid *g, const struct manta__runref *r,
+                     const struct manta__standing *s)
+{
+  char age[MANTA__TEXT], size[MANTA__TEXT], metrics[80];
+  write_metrics(metrics, sizeof metrics, &s->sum.last);
+  manta__grid_cell(g, "%s", r->name);
+  manta__grid_cell(g, "%s", s->word);
+  manta__grid_cell(g, "%s", manta__text_duration(age, manta__standing_age(s)));
+  manta__grid_cell(g, "%s", manta__text_size(size, (uint64_t)manta__tree_bytes(r->fd)));
+  manta__grid_cell(g, "%s", metrics);
+}
+
+static manta_status add_json(manta_value *list, const struct manta__runref *r,
+                             const struct manta__standing *s)
+{
+  manta_value v = {0}, last = {0};
+  manta_status st = manta_value_copy(&last, &s->sum.last);
+  if (st == MANTA_OK)
+    st = manta_value_set_map(&v);
+  if (st == MANTA_OK)
+    st = manta_value_put_string(&v, "name", r->name);
+  if (st == MANTA_OK)
+    st = manta_value_put_string(&v, "path", r->path);
+  if (st == MANTA_OK)
+    st = manta_value_put_string(&v, "state", s->word);
+  if (st == MANTA_OK)
+    st = manta_value_put_real(&v, "age", (double)manta__standing_age(s) / NS);
+  if (st == MANTA_OK)
+    st = manta_value_put_int(&v, "bytes", manta__tree_bytes(r->fd));
+  if (st == MANTA_OK)
+    st = manta_value_put_int(&v, "iteration", s->sum.iteration);
+  if (st == MANTA_OK)
+    st = manta_value_put(&v, "metrics", &last);
+  if (st == MANTA_OK)
+    st = manta_value_append(list, &v);
+  manta_value_fini(&last);
+  manta_value_fini(&v);
+  return st;
+}
+
+static manta_status read_all(const struct manta__runlist *l, struct manta__grid *g,
+                             manta_value *list, manta_error *err)
+{
+  manta_status st = MANTA_OK;
+  for (size_t i = 0; i < l->count && st == MANTA_OK; i++) {
+    struct manta__runref r;
+    struct manta__standing s;
+    manta_error why = MANTA_ERROR_INIT;
+    if (manta__runlist_read(l, i, &r, &s, &why) < 0) {
+      manta__say("%s", why.message);
+      continue;
+    }
+    if (list)
+      st = add_json(list, &r, &s);
+    else
+      add_line(g, &r, &s);
+    manta__standing_fini(&s);
+    manta__runref_close(&r);
+  }
+  return st < 0 ? manta_error_set(err, st, "no memory to list runs") : MANTA_OK;
+}
+
+static int print_table(const struct manta__runlist *l, manta_error *err)
+{
+  static const char *const titles[] = {"run", "state", "age", "size", "metrics"};
+  struct manta__grid g;
+  manta__grid_init(&g, titles, 5, 1u << 2 | 1u << 3);
+  read_all(l, &g, NULL, err);
+  if (g.count > 0)
+    manta__grid_print(&g, stdout);
+  else
+    manta__say("there are no runs in %s", l->dir);
+  manta__grid_fini(&g);
+  return MANTA__EXIT_OK;
+}
+
+static int print_json(const struct manta__runlist *l, manta_error *err)
+{
+  manta_value list = {0};
+  manta_status st = manta_value_set_list(&list);
+  if (st == MANTA_OK)
+    st = read_all(l, NULL, &list, err);
+  int code = st < 0 ? manta__complain(err) : manta__print_json(&list);
+  manta_value_fini(&list);
+  return code;
+}
+
+int manta__cmd_ls(const struct manta__args *a)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__runlist l;
+  if (manta__runlist_open(&l, a->operand[0], &err) < 0)
+    return manta__complain(&err);
+  int code = manta__args_has(a, "json") ? print_json(&l, &err) : print_table(&l, &err);
+  manta__runlist_close(&l);
+  return code;
+}

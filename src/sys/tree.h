@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sys/tree.h - a directory with all that is in it: how large it is, and its end.
+ *
+ * (1) Everything is reached through the descriptor of the directory that holds it; a link is
+ *     counted and removed as a link, never followed.
+ * (2) What is mounted below is left alone, which is an error.
+ */
+#ifndef MANTA_SYS_TREE_H
+#define MANTA_SYS_TREE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <manta/status.h>
+
+/* Bytes that it takes on the disk. What cannot be read counts as nothing. */
+int64_t manta__tree_bytes(int dirfd);
+/* Removes what is in the directory, except for entries that `keeps` (NULL: none) wants to stay. On
+ * failure (MANTA_EIO, MANTA_ETOOBIG if it is too deep) what could be removed is gone. */
+manta_status manta__tree_empty(int dirfd, bool (*keeps)(const char *name), manta_error *err);
+
+#endif
