@@ -40,8 +40,8 @@ MANTA_API manta_status manta_embed(int argc, char *const argv[], manta_error *er
 
 /* Starts the agent and a process of the program now, beside whatever the driver does until its
  * first run, and keeps both until manta_release, also while there is no trainer. Does not wait.
- * threads: as manta_trainer_config.threads_per_worker. The program is run by the driver's own
- * executable. */
+ * threads: as manta_trainer_config.threads_per_worker; a program that is named is loaded with one,
+ * and serves workers with any number. It is run by the driver's own executable. */
 MANTA_API manta_status manta_prestart(const manta_program *p, int threads, manta_error *err);
 /* The same on every host of the trainer, with its program and threads. */
 MANTA_API manta_status manta_trainer_prestart(manta_trainer *t, manta_error *err);

@@ -12,6 +12,7 @@
 #include "event/rundir.h"
 #include "group/table.h"
 #include "sys/file.h"
+#include "sys/omp.h"
 #include "sys/sock.h"
 #include "train/run.h"
 
@@ -74,14 +75,14 @@ static manta_status workers_from_env(int *out, manta_error *err)
   return MANTA_OK;
 }
 
-// Argument beats environment beats default.
-static int choose_threads(const manta_trainer_config *c)
+// Argument beats environment beats default. A trainer inside a worker shares out what that has.
+static int choose_threads(const manta_trainer_config *c, int workers)
 {
   const char *env = getenv("OMP_NUM_THREADS");
   if (c->threads_per_worker > 0)
     return c->threads_per_worker;
   if (env && *env)
-    return 0; // the user's own choice
+    return getenv(MANTA__MARK_ENV) ? manta__omp_share(strtod(env, NULL), workers) : 0;
   return c->cpus_per_worker >= 1 ? (int)c->cpus_per_worker : -1;
 }
 
@@ -101,7 +102,7 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
   t->strict_cpus = c->cpus_per_worker > 0;
   t->gpus = c->gpus_per_worker;
   t->pin = c->pin;
-  t->worker_threads = choose_threads(c);
+  t->worker_threads = choose_threads(c, t->workers);
   t->show_all = c->show_all_output;
   t->quiet = c->quiet;
   t->log_limit = c->log_limit > 0 ? c->log_limit : 64ll << 20;

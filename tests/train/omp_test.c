@@ -48,6 +48,24 @@ static manta_status shrinking(manta_session *s, manta_value *result, manta_error
   return look(s, result, err);
 }
 
+// Two workers of its own, in a worker.
+static manta_status nest(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_trainer *t;
+  manta_value inner = {0};
+  manta_trainer_config cfg = MANTA_TRAINER_CONFIG_INIT;
+  cfg.workers = 2;
+  cfg.quiet = true;
+  cfg.logdir = manta_session_config_string(s, "dir", NULL);
+  MANTA_TRY(manta_trainer_create(&t, &cfg, err));
+  manta_status st = manta_trainer_run(t, look, NULL, &inner, err);
+  if (st == MANTA_OK)
+    st = manta_value_copy(result, manta_value_at(&inner, 1));
+  manta_value_fini(&inner);
+  manta_trainer_destroy(t);
+  return st;
+}
+
 static double cpus(void)
 {
   struct manta__host h = {0};
@@ -118,6 +136,19 @@ static void argument_beats_environment_beats_default(void **state)
   rig_fini(&r);
 }
 
+static void a_nested_trainer_shares_out_what_its_worker_has(void **state)
+{
+  struct rig r;
+  rig_init(&r, 1);
+  r.cfg.threads_per_worker = 6;
+  rig_make(&r);
+  manta_value c = MANTA_MAP(MANTA_KV_STR("dir", r.dir));
+  r.rc.config = &c;
+  assert_ok(manta_trainer_run(r.t, nest, &r.rc, &r.results, &r.err), &r.err);
+  assert_int_equal(manta_value_as_int(manta_value_at(&r.results, 0), 0), 3);
+  rig_fini(&r);
+}
+
 static void fewer_workers_keep_their_number(void **state)
 {
   struct rig r;
@@ -148,6 +179,7 @@ int main(int argc, char **argv)
       rig_test(the_cpus_are_shared_out),
       rig_test(only_what_may_be_used_counts),
       rig_test(argument_beats_environment_beats_default),
+      rig_test(a_nested_trainer_shares_out_what_its_worker_has),
       rig_test(fewer_workers_keep_their_number),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
