@@ -31,7 +31,17 @@ extern "C" {
 typedef struct manta_comm manta_comm;
 typedef struct manta_work manta_work; /* an operation that was started */
 
-typedef enum manta_op { MANTA_SUM = 0, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX } manta_op;
+/* The bitwise ones are for integers and BOOL8 in host memory; BOOL8 has those, MIN and MAX. */
+typedef enum manta_op {
+  MANTA_SUM = 0,
+  MANTA_MEAN,
+  MANTA_PROD,
+  MANTA_MIN,
+  MANTA_MAX,
+  MANTA_BAND,
+  MANTA_BOR,
+  MANTA_BXOR
+} manta_op;
 
 /* All ranks of the run. Borrowed: dies with the attempt. On several hosts the first call waits
  * until every rank has made it. If it could not be made (a peer is lost, or there is no way to the

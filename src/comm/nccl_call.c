@@ -203,6 +203,9 @@ static bool fits(const struct manta__device *d, const struct manta__task *t)
 static manta_status check_arithmetic(const struct manta__task *t, const char *name,
                                      manta_error *err)
 {
+  if (t->op == MANTA_BAND || t->op == MANTA_BOR || t->op == MANTA_BXOR)
+    return manta_error_set(err, MANTA_ETYPE, "%s: NCCL has no bitwise operations on device memory",
+                           name);
   if ((size_t)t->op >= sizeof operation)
     return manta_error_set(err, MANTA_EINVAL, "%s: operation %d does not exist", name, (int)t->op);
   if (!arithmetic[t->type])

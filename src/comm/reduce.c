@@ -80,16 +80,43 @@ static enum manta__reduce_kind kind_of(manta_op op)
     return MANTA__MIN;
   case MANTA_MAX:
     return MANTA__MAX;
+  case MANTA_BAND:
+    return MANTA__AND;
+  case MANTA_BOR:
+    return MANTA__OR;
+  case MANTA_BXOR:
+    return MANTA__XOR;
   default:
     return MANTA__ADD;
   }
 }
 
+static bool is_bitwise(manta_op op)
+{
+  return op == MANTA_BAND || op == MANTA_BOR || op == MANTA_BXOR;
+}
+
+static bool is_float(manta_dtype type)
+{
+  return type == MANTA_F16 || type == MANTA_BF16 || type == MANTA_F32 || type == MANTA_F64;
+}
+
 bool manta__reduce_valid(manta_dtype type, manta_op op)
 {
-  if ((unsigned)type >= MANTA_DTYPE_COUNT || (unsigned)op > MANTA_MAX)
+  if ((unsigned)type >= MANTA_DTYPE_COUNT || (unsigned)op > MANTA_BXOR)
     return false;
+  if (is_bitwise(op))
+    return !is_float(type);
   return type != MANTA_BOOL8 || op == MANTA_MIN || op == MANTA_MAX;
+}
+
+/* Bits do not care how wide the element is that they belong to. */
+static void as_bytes(manta_dtype *type, size_t *count, manta_op op)
+{
+  if (!is_bitwise(op))
+    return;
+  *count *= manta_dtype_bytes(*type);
+  *type = MANTA_U8;
 }
 
 /* Wide enough for n, which a byte is not. */
@@ -138,6 +165,7 @@ void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_
       memcpy(out, in[0], count * manta_dtype_bytes(type));
     return;
   }
+  as_bytes(&type, &count, op);
   kernel(type, kind_of(op))(out, in, n, count, op == MANTA_MEAN ? n : 1);
   if (op == MANTA_MEAN && divides[type])
     divides[type](out, n, count);
@@ -297,6 +325,7 @@ void manta__reduce_combine(void *out, const void *const *in, const struct manta_
                            int nodes, size_t count, manta_dtype type, manta_op op)
 {
   assert(nodes >= 2 && node[0].from == 0 && manta__reduce_valid(type, op));
+  as_bytes(&type, &count, op);
   manta_dtype wide = manta__reduce_wide(type);
   int n = node[nodes - 1].to, divisor = op == MANTA_MEAN ? n : 1;
   struct parts p;

@@ -11,6 +11,7 @@
  *     the quiet one without payload; but one array (n = 1) is copied as it is.
  * (4) MEAN is the sum times 1/n in f32 (f64 for f64); for integers the sum divided by n, towards
  *     zero. MIN and MAX of a NaN are NaN, and -0 is below +0.
+ * (5) BAND, BOR and BXOR are for integers and BOOL8, which is kept as 0 or 1.
  */
 #ifndef MANTA_COMM_REDUCE_H
 #define MANTA_COMM_REDUCE_H
@@ -26,7 +27,7 @@
  * alignment. */
 void manta__reduce(void *out, const void *const *in, int n, size_t count, manta_dtype type,
                    manta_op op);
-/* Whether the operation makes sense for the type (BOOL8: MIN and MAX only). */
+/* Whether the operation makes sense for the type (BOOL8: MIN, MAX and the bitwise ones). */
 bool manta__reduce_valid(manta_dtype type, manta_op op);
 /* What runs: "avx512", "avx2", "scalar". MANTA_COMM_ISA=scalar|avx2|avx512 lowers it. */
 const char *manta__reduce_isa(void);

@@ -10,7 +10,16 @@
 #include <manta/ckpt.h>
 
 /* MEAN is an ADD with a factor (floats) or with a division after it (integers). */
-enum manta__reduce_kind { MANTA__ADD, MANTA__MUL, MANTA__MIN, MANTA__MAX, MANTA__KINDS };
+enum manta__reduce_kind {
+  MANTA__ADD,
+  MANTA__MUL,
+  MANTA__MIN,
+  MANTA__MAX,
+  MANTA__AND, /* this and the next two: of U8 only, as which every type goes */
+  MANTA__OR,
+  MANTA__XOR,
+  MANTA__KINDS
+};
 
 /* n >= 2. The result is multiplied by 1/divisor; only the ADD of floats looks at it. */
 typedef void manta__reduce_fn(void *out, const void *const *in, int n, size_t count, int divisor);

@@ -236,6 +236,19 @@ static bool streams(const void *out, const void *const *in, int n, size_t bytes,
   {                                                                                                \
     return a * b;                                                                                  \
   }
+#define BITWISE(type)                                                                              \
+  INLINE v_##type and_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return a & b;                                                                                  \
+  }                                                                                                \
+  INLINE v_##type or_##type(v_##type a, v_##type b)                                                \
+  {                                                                                                \
+    return a | b;                                                                                  \
+  }                                                                                                \
+  INLINE v_##type xor_##type(v_##type a, v_##type b)                                               \
+  {                                                                                                \
+    return a ^ b;                                                                                  \
+  }
 INTEGER(u8)
 INTEGER(i8)
 INTEGER(u16)
@@ -248,6 +261,7 @@ WRAPPING(u8)
 WRAPPING(u16)
 WRAPPING(u32)
 WRAPPING(u64)
+BITWISE(u8)
 #endif
 
 /* Floats. In MIN of what is neither below nor above, the or of the bits is -0 of two zeros and a
@@ -524,6 +538,15 @@ NARROW(bf16)
 #define TYPE u8
 #define KIND max
 #include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND and
+#include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND or
+#include "comm/reduce_loop.h"
+#define TYPE u8
+#define KIND xor
+#include "comm/reduce_loop.h"
 #define TYPE u16
 #define KIND add
 #include "comm/reduce_loop.h"
@@ -628,7 +651,7 @@ const struct manta__reduce_isa SYMBOL(ISA) = {
             [MANTA_F64] = ROW(f64, f64),
 #if INTEGERS
             [MANTA_BOOL8] = {NULL, NULL, u8_min, u8_max},
-            [MANTA_U8] = ROW(u8, u8),
+            [MANTA_U8] = {u8_add, u8_mul, u8_min, u8_max, u8_and, u8_or, u8_xor},
             [MANTA_I8] = ROW(u8, i8),
             [MANTA_U16] = ROW(u16, u16),
             [MANTA_I16] = ROW(u16, i16),

@@ -167,6 +167,12 @@ static union node combine_int(union node a, union node b, manta_op op, enum fami
     return less ? a : b;
   case MANTA_MAX:
     return less ? b : a;
+  case MANTA_BAND:
+    return (union node){.u = a.u & b.u};
+  case MANTA_BOR:
+    return (union node){.u = a.u | b.u};
+  case MANTA_BXOR:
+    return (union node){.u = a.u ^ b.u};
   default:
     return (union node){.u = a.u + b.u};
   }

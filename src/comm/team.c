@@ -346,13 +346,13 @@ manta_status manta__team_meet_settled(struct manta__team *t, manta_error *err)
 
 static void tell_call(char *buf, size_t size, const struct manta__desc *d)
 {
-  static const char *const ops[] = {"sum", "mean", "prod", "min", "max"};
+  static const char *const ops[] = {"sum", "mean", "prod", "min", "max", "band", "bor", "bxor"};
   uint32_t call = manta__desc_call(d) & ~(uint32_t)MANTA__CALL_ON_GPU;
   bool reduces = call >= MANTA__CALL_ALLREDUCE && call <= MANTA__CALL_REDUCE_SCATTER;
   snprintf(buf, size, "%s%s of %llu %s%s%s %s %d", manta__call_name(call),
            manta__desc_call(d) == call ? "" : " on a GPU", (unsigned long long)d->count,
            manta_dtype_name(manta__desc_type(d)), reduces ? " " : "",
-           reduces && manta__desc_op(d) < 5 ? ops[manta__desc_op(d)] : "",
+           reduces && manta__desc_op(d) < sizeof ops / sizeof *ops ? ops[manta__desc_op(d)] : "",
            call == MANTA__CALL_ALLGATHERV ? "in parts" : "root", manta__desc_root(d));
 }
 

@@ -127,7 +127,7 @@ static int every_type(struct rig *g, int rank, int n, struct board *board)
   static const size_t counts[] = {0, 1, 3, 1000, 2049, 9001, 70001};
   struct bufs b = make_bufs(ROOM);
   for (int type = 0; type < MANTA_DTYPE_COUNT; type++)
-    for (int op = 0; op <= MANTA_MAX; op++)
+    for (int op = 0; op <= MANTA_BXOR; op++)
       for (size_t k = LENGTH(counts); k-- > 0;) { // the largest first: it makes the others' inputs
         if (!manta__reduce_valid((manta_dtype)type, (manta_op)op))
           continue;

@@ -23,7 +23,9 @@ static const enum manta__call calls[] = {
 };
 #define CALLS (sizeof calls / sizeof *calls)
 
-static const manta_op ops[] = {MANTA_SUM, MANTA_MEAN, MANTA_PROD, MANTA_MIN, MANTA_MAX};
+static const manta_op ops[] = {MANTA_SUM, MANTA_MEAN, MANTA_PROD, MANTA_MIN,
+                               MANTA_MAX, MANTA_BAND, MANTA_BOR,  MANTA_BXOR};
+#define OPS (sizeof ops / sizeof *ops)
 
 // Ragged: nothing, a little, all of it, half.
 static void rag(struct plain *p, int n)
@@ -66,7 +68,7 @@ static int every_type_and_op(struct stepper *s)
 {
   for (size_t call = 0; call < CALLS; call++)
     for (int type = 0; type < MANTA_DTYPE_COUNT; type++)
-      for (size_t op = 0; op < sizeof ops / sizeof *ops; op++) {
+      for (size_t op = 0; op < OPS; op++) {
         struct plain p = {.call = calls[call], .type = (manta_dtype)type, .op = ops[op]};
         if (plain_reduces(&p) ? !manta__reduce_valid(p.type, p.op) : op > 0)
           continue;
@@ -86,7 +88,7 @@ static int every_size_and_place(struct stepper *s)
   for (size_t call = 1; call < CALLS; call++)
     for (size_t size = 0; size < SIZES; size++)
       for (int place = 0; place < PLAIN_PLACES * 2; place++) {
-        struct plain p = {.call = calls[call], .op = ops[turn(s, 3, 5)]};
+        struct plain p = {.call = calls[call], .op = ops[turn(s, 3, OPS)]};
         p.place = (enum plain_place)(place / 2);
         p.in_place = place % 2;
         p.type = (manta_dtype)turn(s, 19, MANTA_DTYPE_COUNT);

@@ -63,7 +63,7 @@ static struct plain draw_call(uint64_t *g, int n)
 {
   struct plain p = {.call = (enum manta__call)(MANTA__CALL_BARRIER + draw(g, 10)),
                     .type = (manta_dtype)draw(g, MANTA_DTYPE_COUNT),
-                    .op = (manta_op)draw(g, 5),
+                    .op = (manta_op)draw(g, MANTA_BXOR + 1),
                     .root = (int)draw(g, (uint64_t)n),
                     .seed = draw(g, UINT64_MAX),
                     .place = (enum plain_place)draw(g, PLAIN_PLACES),
@@ -141,7 +141,7 @@ static int do_mismatch(struct player *s)
     else if (p.call == MANTA__CALL_ALLGATHERV)
       p.counts[0] += 1;
     else if (how == 1)
-      p.type = p.type == MANTA_F32 ? MANTA_I32 : MANTA_F32;
+      p.type = p.type == MANTA_I64 ? MANTA_I32 : MANTA_I64; // these take every operation
     else
       p.count += how == 2 ? 1 : 5000;
     p.count = p.count * manta_dtype_bytes(p.type) * (size_t)s->n > ROOM ? 0 : p.count;

@@ -113,9 +113,11 @@ static void reduce(void *out, const void *const *in, int n, size_t count, manta_
                    manta_op op)
 {
   static const enum manta__reduce_kind kinds[] = {MANTA__ADD, MANTA__ADD, MANTA__MUL, MANTA__MIN,
-                                                  MANTA__MAX};
+                                                  MANTA__MAX, MANTA__AND, MANTA__OR,  MANTA__XOR};
   if (!generic || n == 1 || count == 0)
     manta__reduce(out, in, n, count, type, op);
+  else if (op >= MANTA_BAND)
+    manta__reduce_generic.fn[MANTA_U8][kinds[op]](out, in, n, count * manta_dtype_bytes(type), 1);
   else
     manta__reduce_generic.fn[type][kinds[op]](out, in, n, count, op == MANTA_MEAN ? n : 1);
 }
@@ -219,7 +221,7 @@ static int sweep(void)
   static struct bed b;
   int wrong = 0;
   for (int type = 0; type < MANTA_DTYPE_COUNT; type++)
-    for (int op = 0; op <= MANTA_MAX; op++)
+    for (int op = 0; op <= MANTA_BXOR; op++)
       for (size_t i = 0; i < LENGTH(ns) * LENGTH(counts); i++)
         if (manta__reduce_valid((manta_dtype)type, (manta_op)op) &&
             !(generic && op == MANTA_MEAN && !specials((manta_dtype)type))) // divides elsewhere
@@ -443,7 +445,12 @@ static void knows_what_makes_sense(void **state)
   assert_true(manta__reduce_valid(MANTA_I8, MANTA_MEAN));
   assert_false(manta__reduce_valid(MANTA_DTYPE_COUNT, MANTA_SUM));
   assert_false(manta__reduce_valid((manta_dtype)-1, MANTA_SUM));
-  assert_false(manta__reduce_valid(MANTA_F32, (manta_op)5));
+  assert_true(manta__reduce_valid(MANTA_BOOL8, MANTA_BXOR));
+  assert_true(manta__reduce_valid(MANTA_I16, MANTA_BAND));
+  for (int type = 0; type < MANTA_DTYPE_COUNT; type++)
+    assert_int_equal(manta__reduce_valid((manta_dtype)type, MANTA_BOR),
+                     !specials((manta_dtype)type));
+  assert_false(manta__reduce_valid(MANTA_I32, (manta_op)(MANTA_BXOR + 1)));
   assert_false(manta__reduce_valid(MANTA_F32, (manta_op)-1));
 }
 
