@@ -361,6 +361,20 @@ static bool is_idle(const comm *self)
   return self->users == 0 && !self->works;
 }
 
+// Those that nobody waited for, though they are over.
+static void reap(comm *self)
+{
+  for (work *w = self->works, *next; w; w = next) {
+    next = w->next;
+    if (!w->w || !manta_work_test(w->w))
+      continue;
+    Py_IncRef((PyObject *)w);
+    finish(w); // gives the GIL away: the list may be another one
+    Py_DecRef((PyObject *)w);
+    next = self->works;
+  }
+}
+
 // Later calls find no communicator; those in flight are ended, then what they used is freed.
 static void shut(comm *self)
 {
@@ -368,6 +382,7 @@ static void shut(comm *self)
   self->c = NULL;
   if (!c)
     return;
+  reap(self);
   if (!is_idle(self))
     manta_comm_cancel(c);
   while (!is_idle(self)) {
@@ -469,7 +484,7 @@ static PyType_Spec work_spec = {.name = "manta._manta.Work",
 
 static int add_numbers(PyObject *module)
 {
-  static const char *const op[] = {"SUM", "MEAN", "PROD", "MIN", "MAX"};
+  static const char *const op[] = {"SUM", "MEAN", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR"};
   for (int i = 0; i < (int)(sizeof op / sizeof *op); i++)
     if (PyModule_AddIntConstant(module, op[i], i) < 0)
       return -1;

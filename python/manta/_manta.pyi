@@ -2,6 +2,9 @@
 # Made by tools/make-stub out of the extension: change python/ext/*.c and run it again.
 from typing import Any, Callable
 
+BAND: int
+BOR: int
+BXOR: int
 DTYPES: tuple[str, ...]
 EABORTED: int
 EAGENT: int

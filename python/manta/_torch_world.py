@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed in a worker: its default group.
 
-It is made anew around every train function. Calls between runs have one that stays: it is made by
-the first of them, rests between two, and ends with the process, with the next run, or when one of
-its ranks has got another process.
+It is made anew around every train function, which may destroy it and make it again. Calls between
+runs have one that stays: it is made by the first of them, rests between two, and ends with the
+process, with the next run, or when one of its ranks has got another process.
 
 The ranks find each other without a port or a file name. On one host the store is a memory file of
 rank 0, which the others open through /proc: it ends with the last of them. Between hosts it is
@@ -42,6 +42,7 @@ class _World:
     address: str = ""
     port: str = ""
     interface: str = ""
+    one_host: bool = True
     store: Any = None
     store_fd: int = -1
 
@@ -60,21 +61,27 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
     leave()
     rank, size, local_rank, local_size = _manta.place()[:4]
     gpus = _take_gpu(backend, local_rank)
-    name = backend or (_mixed() if gpus else "manta")
+    name = _with_gpus() if gpus and backend != "nccl" else backend or "manta"
     _process_group.beside_gpus = "," in name
-    world = _World(name, rank, size)
-    timeout = timedelta(seconds=timeout_s)
+    _process_group.take_devices("cpu", *(["cuda"] if gpus else []))
+    world = _World(name, rank, size, one_host=local_size == size)
     try:
-        url = init_method if init_method and "://" in init_method else None
         _world = world
-        _meet(world, local_size == size, None if url else timeout)
-        _torch_init(name, init_method=url, store=world.store, rank=rank, world_size=size,
-                    timeout=timeout)
-        if size > 1:  # nobody leaves, and closes what is his, before all are in
-            _manta.comm().barrier()
+        _make(world, init_method if init_method and "://" in init_method else None,
+              timedelta(seconds=timeout_s))
     except BaseException:
         leave()
         raise
+
+
+def _make(world: _World, url: str | None, timeout: timedelta, **options: Any) -> None:
+    """The default group, of all ranks as they are. All of them call it."""
+    _process_group.default_ranks = []
+    _meet(world, world.one_host, None if url else timeout)
+    _torch_init(world.backend, init_method=url, store=world.store, rank=world.rank,
+                world_size=world.size, timeout=timeout, **options)
+    if world.size > 1:  # nobody leaves, and closes what is his, before all are in
+        _manta.comm().barrier()
 
 
 def leave() -> None:
@@ -83,13 +90,19 @@ def leave() -> None:
     world, _world = _world, None
     try:
         if dist.is_initialized():
+            _process_group.rest()  # whoever is still waited for may never come
             _torch_destroy()
     finally:
         if world is not None:
-            world.store = None
-            if world.store_fd >= 0:
-                os.close(world.store_fd)
+            _close_store(world)
         _process_group.forget()
+
+
+def _close_store(world: _World) -> None:
+    world.store = None
+    if world.store_fd >= 0:
+        os.close(world.store_fd)
+        world.store_fd = -1
 
 
 # --- around a call between runs -------------------------------------------------------------------
@@ -137,7 +150,7 @@ def _of_all(number: int, size: int) -> list[int]:
 def _take_gpu(backend: str | None, local_rank: int) -> bool:
     """Whether this worker has a GPU; it becomes the current device."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if backend not in (None, "nccl") or (not visible and backend is None):
+    if backend == "gloo" or (not visible and backend != "nccl"):
         return False
     count = torch.cuda.device_count()
     if count == 0:
@@ -149,11 +162,12 @@ def _take_gpu(backend: str | None, local_rank: int) -> bool:
     return True
 
 
-def _mixed() -> str:
-    """For CPU and GPU tensors. NCCL wants a GPU for each rank: where workers share one, gloo takes
+def _with_gpus() -> str:
+    """For CPU and GPU tensors. NCCL wants a GPU for each rank: where workers share one, ours takes
     its tensors, too. torch before 2.14 lets only C++ be a part of a mixed group."""
-    cpu = "manta" if _process_group.can_be_a_part() else "gloo"
-    return f"cpu:{cpu},cuda:{'gloo' if _is_shared(_own_gpus()) else 'nccl'}"
+    if _is_shared(_own_gpus()):
+        return "manta"
+    return f"cpu:{'manta' if _process_group.can_be_a_part() else 'gloo'},cuda:nccl"
 
 
 def _own_gpus() -> int:
@@ -248,39 +262,70 @@ def _by_device(backend: str) -> dict[str, str]:
 
 
 def _agree(theirs: str, ours: str) -> bool:
-    """Ours may do what a program asks gloo for, and gloo what it asks NCCL for."""
+    """Ours may do what a program asks gloo for, and, for a GPU that workers share, NCCL."""
     have = _by_device(ours)
     stands_for = {"manta": {"manta", "gloo"}, "gloo": {"gloo"}, "nccl": {"nccl"}}
-    if "cuda" in have and "cpu" in have:  # of a GPU that workers share
-        stands_for["gloo"] = {"gloo", "manta", "nccl"}
+    if ours == "manta" and "cuda" in _process_group.devices:
+        have["cuda"] = ours
+        stands_for[ours].add("nccl")
     return all(device in have and wanted in stands_for[have[device]]
                for device, wanted in _by_device(theirs).items())
+
+
+def _asks_for(number: int, variable: str, ours: int) -> bool:
+    """Whether what is asked for, in an argument or in the environment, is what we have."""
+    told = os.environ.get(variable, "") if number == -1 else str(number)
+    return told in ("", str(ours))
+
+
+def _check_agreement(world: _World, backend: Any, world_size: int, rank: int) -> None:
+    for name, theirs, ours in (("world_size", world_size, world.size), ("rank", rank, world.rank)):
+        if theirs not in (-1, ours):
+            raise ValueError(f"init_process_group({name}={theirs}): this worker is rank "
+                             f"{world.rank} of {world.size}, and its process group is up; leave "
+                             f"the argument out, or call destroy_process_group() first")
+    if backend is not None and not _agree(str(backend).lower(), world.backend):
+        raise ValueError(f"init_process_group({str(backend)!r}): this worker's process group is "
+                         f"{world.backend!r}\nhint: TorchConfig(backend=…) and use_gpu=… of the "
+                         f"Trainer choose it; after destroy_process_group() any can be made")
+
+
+def _is_ours(world: _World, backend: Any, init_method: Any, world_size: int, rank: int,
+             options: dict[str, Any]) -> bool:
+    """Whether a group that is made again is the one that there was."""
+    elsewhere = options.get("store") is not None or init_method not in (None, "env://")
+    return (not elsewhere and _asks_for(world_size, "WORLD_SIZE", world.size)
+            and _asks_for(rank, "RANK", world.rank)
+            and (backend is None or _agree(str(backend).lower(), world.backend)))
 
 
 @functools.wraps(_torch_init)
 def init_process_group(backend: Any = None, init_method: Any = None, timeout: Any = None,
                        world_size: int = -1, rank: int = -1, *args: Any, **kwargs: Any) -> None:
-    """In a train function the group is there already: what agrees with it is quiet."""
-    if _world is None or not dist.is_initialized():
+    """In a train function the group is there already: what agrees with it is quiet. Made again
+    after destroy_process_group(), it is the same, unless another is asked for."""
+    if _world is None:
         _torch_init(backend, init_method, timeout, world_size, rank, *args, **kwargs)
-        return
-    for name, theirs, ours in (("world_size", world_size, _world.size),
-                               ("rank", rank, _world.rank)):
-        if theirs not in (-1, ours):
-            raise ValueError(f"init_process_group({name}={theirs}): this worker is rank "
-                             f"{_world.rank} of {_world.size}, and its process group is up; leave "
-                             f"the argument out")
-    if backend is not None and not _agree(str(backend).lower(), _world.backend):
-        raise ValueError(f"init_process_group({str(backend)!r}): this worker's process group is "
-                         f"{_world.backend!r}\nhint: TorchConfig(backend=…) and use_gpu=… of the "
-                         f"Trainer choose it")
+    elif dist.is_initialized():
+        _check_agreement(_world, backend, world_size, rank)
+        if timeout is not None:
+            getattr(dist, "set_timeout", c10d._set_pg_timeout)(timeout)  # since torch 2.15
+    elif not args and _is_ours(_world, backend, init_method, world_size, rank, kwargs):
+        options = {k: v for k, v in kwargs.items() if k in ("group_name", "device_id")}
+        _make(_world, None, timeout or c10d.default_pg_timeout, **options)
+    else:
+        _process_group.default_ranks = None
+        _torch_init(backend, init_method, timeout, world_size, rank, *args, **kwargs)
 
 
 @functools.wraps(_torch_destroy)
 def destroy_process_group(group: Any = None) -> None:
-    """The default group ends with the train function, not before."""
-    if _world is None or (group is not None and group is not dist.group.WORLD):
-        _torch_destroy(group)
+    """With the default group the store ends, too: another begins without its keys."""
+    whole = group is None or group is dist.group.WORLD
+    _torch_destroy(group)
+    if whole and _world is not None:
+        _close_store(_world)
+        _process_group.forget()
 
 
 for _module in (dist, c10d):

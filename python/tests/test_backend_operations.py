@@ -78,18 +78,247 @@ def test_all_reduce_of_any_size(four: Crew, n: int) -> None:
 def test_what_there_is_not_is_said(two: Crew) -> None:
     def check(torch: Any, rank: int, size: int) -> None:
         dist = torch.distributed
-        with pytest.raises(ValueError, match="(?s)ReduceOp.BXOR of torch.int32.*SUM.*gloo"):
-            dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.BXOR)
+        with pytest.raises(ValueError, match="(?s)ReduceOp.BXOR of torch.float32.*SUM"):
+            dist.all_reduce(torch.ones(2), dist.ReduceOp.BXOR)
         with pytest.raises(ValueError, match="AVG of torch.bool"):
             dist.all_reduce(torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
         with pytest.raises(ValueError, match="SUM of torch.float8_e5m2"):
             dist.all_reduce(torch.ones(2).to(torch.float8_e5m2))
-        with pytest.raises(ValueError, match="tag 4194303"):
-            dist.send(torch.ones(1), 1 - rank, tag=4194303)
-        bits = torch.tensor([True, rank == 0, False])
-        dist.all_reduce(bits, dist.ReduceOp.BAND)
-        assert bits.tolist() == [True, False, False]
+        for tag in (4194301, 4194303):  # the last three are ours
+            with pytest.raises(ValueError, match=f"tag {tag}: 0 to 4194300"):
+                dist.send(torch.ones(1), 1 - rank, tag=tag)
+        with pytest.raises(ValueError, match="not torch.sparse_csr"):
+            dist.broadcast(torch.eye(2).to_sparse_csr(), 0)
+        with pytest.raises(ValueError, match="tensors with data, not of the meta device"):
+            dist.broadcast(torch.ones(2, device="meta"), 0)
     two(check)
+
+
+def test_bitwise(four: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> int:
+        import functools
+        dist, done = torch.distributed, 0
+        how = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
+        for name in ("uint8", "int8", "int16", "int32", "int64", "uint16", "bool"):
+            dtype = getattr(torch, name)
+            parts = [(torch.arange(38).reshape(2, 19) * 7919 + 40503 * r).to(torch.int64) % 251
+                     for r in range(size)]
+            parts = [p % 2 == 1 if name == "bool" else p.to(dtype) for p in parts]
+            for op, function in how.items():
+                for x in (parts[rank].clone(), apart(torch, parts[rank])):
+                    dist.all_reduce(x, getattr(dist.ReduceOp, op))
+                    assert torch.equal(x, functools.reduce(function, parts)), (name, op)
+                    done += 1
+        x = torch.tensor([1 << rank])
+        dist.reduce(x, 2, dist.ReduceOp.BOR)
+        assert rank != 2 or x.item() == 15
+        out = torch.zeros(1, dtype=torch.int64)
+        dist.reduce_scatter_tensor(out, torch.full((4,), 1 << rank), dist.ReduceOp.BXOR)
+        assert out.item() == 15
+        return done
+    assert set(four(check)) == {42}
+
+
+def test_sum_of_what_was_multiplied(two: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+        op = dist._make_nccl_premul_sum(0.5 if rank else 2.0)
+        x, given = torch.tensor([1.0, 3.0]), torch.tensor([4.0, 6.0])
+        dist.all_reduce(x, op)
+        assert x.tolist() == [2.5, 7.5]
+        out = torch.zeros(1)
+        dist.reduce_scatter_tensor(out, given, op)
+        assert out.item() == [10.0, 15.0][rank] and given.tolist() == [4.0, 6.0]
+    two(check)
+
+
+def test_tensors_of_any_form(two: Crew) -> None:
+    """Without elements, without dimensions, negated by a bit, and with gaps."""
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist, peer = torch.distributed, 1 - rank
+        x = torch.tensor(1.0 + rank)
+        dist.all_reduce(x)
+        assert x.item() == 3
+        got = [torch.zeros(()), torch.zeros(())]
+        dist.all_gather(got, torch.tensor(float(rank)))
+        assert [g.item() for g in got] == [0, 1]
+        none = torch.zeros(0, 3)
+        dist.all_reduce(none)
+        dist.broadcast(none, 1)
+        dist.all_gather([torch.zeros(0, 3)] * 2, none)
+        dist.all_to_all_single(torch.zeros(0), torch.zeros(0))
+        dist.all_to_all([torch.zeros(0), torch.zeros(2)], [torch.zeros(2 * rank)] * 2)
+        less = torch._neg_view(torch.tensor([1.0, 2.0]))
+        dist.all_reduce(less)
+        assert less.tolist() == [-2, -4]
+        z, w = torch.tensor([1 + 2j, 3 - 1j]), torch.zeros(4, dtype=torch.complex64)[::2]
+        work = dist.isend(z, peer)
+        dist.recv(w, peer)
+        assert work.wait() and w.tolist() == [1 + 2j, 3 - 1j]
+        every = torch.zeros(6, 2).t()[:, ::2]
+        dist.broadcast(torch.full((2, 3), 7.0) if rank else every, 1)
+        assert rank or (every == 7).all()
+    two(check)
+
+
+def test_many_types_to_one_and_back(two: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+        for name in (*DTYPES, "complex128", "uint16"):
+            parts = [values(torch, "int64", r).to(getattr(torch, name)) for r in range(size)]
+            got = [torch.zeros_like(p) for p in parts] if rank else None
+            dist.gather(parts[rank], got, dst=1)
+            assert got is None or all(torch.equal(a, b) for a, b in zip(got, parts))
+            out = torch.zeros_like(parts[0])
+            dist.scatter(out, parts if rank else None, src=1)
+            assert torch.equal(out, parts[rank])
+            if name not in ("bool", "uint16"):
+                x = parts[rank].clone()
+                dist.reduce(x, 0)
+                assert rank or torch.equal(x, parts[0] + parts[1])
+    two(check)
+
+
+def test_waiting_with_a_limit(two: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        from datetime import timedelta
+        dist, peer = torch.distributed, 1 - rank
+        y = torch.zeros(1)
+        work = dist.irecv(y, peer, tag=3)
+        for kind in (RuntimeError, TimeoutError):
+            with pytest.raises(kind, match="timed out"):
+                work.wait(timedelta(milliseconds=20))
+        assert not work.is_completed()
+        dist.barrier()
+        dist.send(torch.full((1,), 5.0 + rank), peer, tag=3)
+        assert work.wait(timedelta(seconds=30)) and y.item() == 5 + peer
+        x = torch.ones(3)
+        future = dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0] + 1)
+        assert future.wait().tolist() == [3, 3, 3]
+    two(check)
+
+
+def test_monitored_barrier(four: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> str:
+        from datetime import timedelta
+        dist = torch.distributed
+        own = dist.new_group([0, 1, 3])
+        short, long = timedelta(milliseconds=200), timedelta(seconds=30)
+        for _ in range(3):
+            dist.monitored_barrier(timeout=long)
+        dist.monitored_barrier(own, timeout=long, wait_all_ranks=True)
+        said = ""
+        if rank != 1:
+            try:
+                dist.monitored_barrier(own, timeout=long if rank else short)
+            except RuntimeError as e:
+                said = str(e)
+        dist.barrier()
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="Ranks 1, 2, 3 failed to pass"):
+                dist.monitored_barrier(timeout=short, wait_all_ranks=True)
+            with pytest.raises(RuntimeError, match="Rank 0 timed out in monitoredBarrier"):
+                dist.group.WORLD.monitored_barrier(timedelta(0))
+        return said
+    first, left_out, outside, third = four(check)
+    assert first == "Rank 1 failed to pass monitoredBarrier in 200 ms"
+    assert left_out == outside == ""
+    assert third.startswith("Rank 2 successfully reached monitoredBarrier, but received errors")
+    assert "another rank did not come" in third
+
+
+def test_coalescing_of_a_device(two: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+        xs = [torch.full((n,), 1.0 + rank) for n in (3, 5)]
+        group = dist.group.WORLD
+        group._start_coalescing(torch.device("cpu"))
+        for x in xs:
+            group.allreduce([x])
+        group._end_coalescing(torch.device("cpu")).wait()
+        assert all((x == 3).all() for x in xs)
+    two(check)
+
+
+def test_calls_through_the_dispatcher(two: Crew) -> None:
+    """As C++ makes them: of the backend that the group has for a device."""
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+        group = dist.group.WORLD
+        assert group._device_types == [torch.device("cpu")]
+        x = torch.ones(3) + rank
+        op = dist.ReduceOp(dist.ReduceOp.SUM)
+        _, work = torch.ops.c10d.allreduce_([x], group.boxed(), op.boxed(), None, True)
+        dist.distributed_c10d.Work.unbox(work).wait()
+        assert x.tolist() == [3, 3, 3]
+    two(check)
+
+
+def test_tensors_that_lie_elsewhere(two: Crew) -> None:
+    """What goes through host memory, with ordinary memory that is said to be a device's."""
+    def check(torch: Any, rank: int, size: int) -> Any:
+        from manta._process_group import stage
+        dist, peer = torch.distributed, 1 - rank
+        there: set[int] = set()
+        copies = {"in": 0, "out": 0}
+
+        def device(x: Any) -> Any:
+            there.add(x.data_ptr())
+            return x
+
+        def copy(to: Any, source: Any) -> None:
+            copies["in" if source.data_ptr() in there else "out"] += 1
+            to.copy_(source)
+        stage._is_on_host, before = lambda t: t.data_ptr() not in there, stage._is_on_host
+        stage._copy, plain = copy, stage._copy
+        keep, seen = [], {}
+        try:
+            def new(value: float, *shape: int) -> Any:
+                keep.append(device(torch.full(shape, value)))
+                return keep[-1]
+
+            def count(name: str) -> None:
+                seen[name] = (copies["in"], copies["out"])
+                copies.update({"in": 0, "out": 0})
+            x = new(1.0 + rank, 4)
+            dist.all_reduce(x)
+            assert x.tolist() == [3] * 4
+            count("all_reduce")
+            work = dist.all_reduce(x, async_op=True)
+            assert work.wait() and x.tolist() == [6] * 4
+            count("async")
+            x = new(float(rank), 3)
+            dist.broadcast(x, 1)
+            assert x.tolist() == [1] * 3
+            count("broadcast")
+            parts = [new(0.0, 2), new(0.0, 2)]
+            dist.all_gather(parts, new(5.0 + rank, 2))
+            assert [p.tolist() for p in parts] == [[5, 5], [6, 6]]
+            count("all_gather")
+            whole = new(0.0, 4)
+            dist.all_gather_into_tensor(whole, new(float(rank), 2))
+            assert whole.tolist() == [0, 0, 1, 1]
+            count("all_gather_into_tensor")
+            out = new(0.0, 2)
+            dist.reduce_scatter_tensor(out, new(2.0, 4))
+            assert out.tolist() == [4, 4]
+            count("reduce_scatter")
+            dist.all_to_all_single(whole, new(3.0 + rank, 4))
+            assert whole.tolist() == [3, 3, 4, 4]
+            count("all_to_all")
+            work = dist.isend(new(9.0 + rank, 2), peer)
+            y = new(0.0, 2)
+            dist.recv(y, peer)
+            assert work.wait() and y.tolist() == [9 + peer] * 2
+            count("send and recv")
+        finally:
+            stage._is_on_host, stage._copy = before, plain
+        return seen
+    for rank, seen in enumerate(two(check)):
+        assert seen == {"all_reduce": (1, 1), "async": (1, 1),
+                        "broadcast": (1, 0) if rank == 1 else (0, 1), "all_gather": (1, 2),
+                        "all_gather_into_tensor": (1, 1), "reduce_scatter": (1, 1),
+                        "all_to_all": (1, 1), "send and recv": (1, 1)}
 
 
 def test_different_calls_are_named(two: Crew) -> None:

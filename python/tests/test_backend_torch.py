@@ -66,8 +66,137 @@ def test_sub_groups(four: Crew) -> None:
             assert z.item() == 3
         current, pairs = dist.new_subgroups(2)
         assert dist.get_world_size(current) == 2 and len(pairs) == 2
+        current, _ = dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])
+        assert dist.get_process_group_ranks(current) == ([0, 3] if rank in (0, 3) else [1, 2])
         dist.barrier()
     four(check)
+
+
+def test_groups_by_splitting(four: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+        half = dist.split_group(split_ranks=[[3, 1], [0, 2]])
+        x = torch.tensor([float(rank)])
+        dist.all_reduce(x, group=half)
+        assert x.item() == (4 if rank % 2 else 2)
+        assert dist.get_group_rank(half, rank) == {3: 0, 1: 1, 0: 0, 2: 1}[rank]
+        own = dist.split_group(half, [[1]])
+        assert (own is dist.GroupMember.NON_GROUP_MEMBER) == (rank in (3, 0))
+        if rank in (1, 2):
+            dist.barrier(own)
+            assert dist.get_process_group_ranks(own) == [rank]
+        half.get_group_store().set("a", "b")
+        dist.destroy_process_group(half)
+    four(check)
+
+
+# --- destroyed, and made again --------------------------------------------------------------------
+
+
+def test_destroyed_and_made_again(four: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+
+        def total(group: Any = None) -> float:
+            x = torch.tensor([float(rank)])
+            dist.all_reduce(x, group=group)
+            return float(x.item())
+
+        for again in range(3):
+            assert total() == 6
+            pair = dist.new_group([2 * (rank // 2), 2 * (rank // 2) + 1],
+                                  use_local_synchronization=True)
+            assert total(pair) == (1 if rank < 2 else 5)
+            late = dist.all_reduce(torch.ones(5), async_op=True)  # finished by what comes now
+            dist.destroy_process_group()
+            assert late.is_completed() and not dist.is_initialized()
+            with pytest.raises(Exception, match="(?i)not been initialized|initialize"):
+                dist.barrier()
+            how: dict[str, Any] = [{}, {"backend": "gloo", "world_size": size, "rank": rank},
+                                   {"init_method": "env://"}][again]
+            dist.init_process_group(**how)
+            assert dist.get_backend() == "manta"
+    four(check)
+
+
+def test_another_world_after_the_first(four: Crew, tmp_path: Any) -> None:
+    """Of fewer ranks, in another order, each with a store of its own."""
+    def check(torch: Any, rank: int, size: int) -> None:
+        dist = torch.distributed
+        dist.destroy_process_group()
+        if rank == 3:  # goes on alone
+            dist.init_process_group("manta", store=dist.HashStore(), rank=0, world_size=1)
+            dist.barrier()
+        else:
+            me = 2 - rank
+            dist.init_process_group("manta", init_method=f"file://{tmp_path}/store", rank=me,
+                                    world_size=3)
+            got = [torch.zeros(1) for _ in range(3)]
+            dist.all_gather(got, torch.tensor([float(rank)]))
+            assert [g.item() for g in got] == [2, 1, 0]
+            pair = dist.new_group([0, 2])
+            if me != 1:
+                x = torch.tensor([1.0 + rank])
+                dist.all_reduce(x, group=pair)
+                assert x.item() == 4
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/gloo", rank=rank,
+                                world_size=size)
+        assert dist.get_backend() == "gloo"
+        dist.barrier()
+    four(check)
+
+
+def test_one_rank_goes_on_alone(two: Crew) -> None:
+    """What knows nothing of the group that there was: is_initialized() says so."""
+    def check(torch: Any, rank: int, size: int) -> bool:
+        dist = torch.distributed
+        dist.barrier()
+        dist.destroy_process_group()
+        return bool(dist.is_initialized())
+    assert two(check) == [False, False]
+    assert two(lambda torch, rank, size: torch.distributed.is_initialized()) == [True, True]
+
+
+# --- compilers and checkpoints --------------------------------------------------------------------
+
+
+@pytest.mark.deadline(120)
+def test_compiled(two: Crew) -> None:
+    """The order that torch recommends, and collectives inside of what is compiled."""
+    def check(torch: Any, rank: int, size: int) -> None:
+        import torch.distributed._functional_collectives as fc
+        alone, model = net(torch), net(torch)
+        fit(torch, alone, lambda x: x)
+        ddp = torch.nn.parallel.DistributedDataParallel(model)
+        fit(torch, torch.compile(ddp, backend="aot_eager"), lambda x: x[rank::size])
+        assert same(torch, alone, model)
+
+        @torch.compile(backend="aot_eager", fullgraph=True)
+        def step(x: Any) -> Any:
+            y = fc.all_reduce(x * 2, "sum", torch.distributed.group.WORLD)
+            z = fc.all_gather_tensor(x, 0, torch.distributed.group.WORLD)
+            torch.distributed.all_reduce(x)
+            return y + 1, z, x
+        y, z, x = step(torch.full((2,), 1.0 + rank))
+        assert (y.tolist(), z.tolist(), x.tolist()) == ([7, 7], [1, 1, 2, 2], [3, 3])
+    two(check)
+
+
+def test_a_checkpoint_in_the_background(two: Crew, tmp_path: Any) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        import torch.distributed.checkpoint as dcp
+        model = torch.nn.parallel.DistributedDataParallel(net(torch))
+        fit(torch, model, lambda x: x[rank::size])
+        saved = dcp.async_save({"model": model.state_dict()}, checkpoint_id=str(tmp_path / "a"))
+        x = torch.ones(2)
+        torch.distributed.all_reduce(x)  # meanwhile
+        saved.result()
+        other = torch.nn.parallel.DistributedDataParallel(net(torch))
+        state = {"model": other.state_dict()}
+        dcp.load(state, checkpoint_id=str(tmp_path / "a"))
+        assert same(torch, model.module, other.module) and x.tolist() == [2, 2]
+    two(check)
 
 
 def test_a_group_of_gloo_beside_ours(two: Crew) -> None:
@@ -276,7 +405,7 @@ def test_own_init_that_agrees_is_quiet(two: Crew, arguments: dict[str, Any]) -> 
             dist.all_reduce(x)
             assert x.item() == 2
             dist.destroy_process_group()
-        assert dist.is_initialized()
+        assert not dist.is_initialized()
     two(check)
 
 

@@ -24,39 +24,43 @@ CODES = _codes()
 BYTE = CODES[torch.uint8][0]
 
 _OPS = {"SUM": _manta.SUM, "AVG": _manta.MEAN, "PRODUCT": _manta.PROD, "MIN": _manta.MIN,
-        "MAX": _manta.MAX}
+        "MAX": _manta.MAX, "PREMUL_SUM": _manta.SUM}
+_BITWISE = {"BAND": _manta.BAND, "BOR": _manta.BOR, "BXOR": _manta.BXOR}
 _OPS_OF_BOOL = {"SUM": _manta.MAX, "PRODUCT": _manta.MIN, "MIN": _manta.MIN, "MAX": _manta.MAX,
-                "BAND": _manta.MIN, "BOR": _manta.MAX}
-_OPS_OF_COMPLEX = {"SUM": _manta.SUM, "AVG": _manta.MEAN}
+                **_BITWISE}
+_OPS_OF_INTEGERS = {**_OPS, **_BITWISE}
+_OPS_OF_COMPLEX = {"SUM": _manta.SUM, "AVG": _manta.MEAN, "PREMUL_SUM": _manta.SUM}
+
+
+def name_of(op: Any) -> str:
+    return str(getattr(op, "op", op).name)
+
+
+def _table_of(dtype: torch.dtype) -> dict[str, int]:
+    if dtype not in CODES:
+        return {}
+    if dtype == torch.bool:
+        return _OPS_OF_BOOL
+    if dtype.is_complex:
+        return _OPS_OF_COMPLEX
+    return _OPS if dtype.is_floating_point else _OPS_OF_INTEGERS
 
 
 def number_of(op: Any, dtype: torch.dtype) -> int:
     """libmanta's number of a reduction."""
-    name = getattr(op, "op", op).name
-    table = (_OPS_OF_BOOL if dtype == torch.bool else _OPS_OF_COMPLEX if dtype.is_complex
-             else _OPS)
-    if name not in table or dtype not in CODES:
+    name, table = name_of(op), _table_of(dtype)
+    if name not in table:
         raise ValueError(f"the backend 'manta' has no ReduceOp.{name} of {dtype}; there are: "
-                         f"{', '.join(table)}\nhint: a group made by "
-                         f"dist.new_group(backend='gloo') has bitwise operations")
+                         f"{', '.join(table) or 'none of this type'}")
     return table[name]
+
+
+def factor_of(op: Any) -> Any:
+    """What every rank's elements are multiplied by first: a number, a tensor, or None."""
+    return op.__getstate__()[1] if name_of(op) == "PREMUL_SUM" else None
 
 
 def items(t: Tensor) -> tuple[int, int]:
     """(how many, of which type) a tensor is to libmanta. What it does not know goes as bytes."""
     code, n = CODES.get(t.dtype, (BYTE, t.element_size()))
     return t.numel() * n, code
-
-
-def check(*tensors: Tensor) -> None:
-    for t in tensors:
-        if t.device.type != "cpu" or t.layout != torch.strided:
-            raise ValueError(f"the backend 'manta' takes dense CPU tensors, not {t.layout} on "
-                             f"{t.device}\nhint: GPUs need Trainer(use_gpu=True), or "
-                             f"TorchConfig(backend='nccl')")
-
-
-def flat(t: Tensor) -> Tensor:
-    """The tensor itself if its elements lie in a row, else a copy."""
-    check(t)
-    return t if t.is_contiguous() else t.contiguous()

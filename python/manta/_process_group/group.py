@@ -7,6 +7,7 @@ between two calls it rests, and in the next one it has another communicator.
 
 from __future__ import annotations
 
+import weakref
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,17 @@ from manta import _manta
 from manta._process_group.operations import Operations
 
 NAME = "manta"
+_FINISH_S = 10.0  # for what is in flight when a group is destroyed
+devices = ["cpu"]  # whose tensors a Group takes; those of "cuda" go through host memory
+
+
+def can_be_a_part() -> bool:
+    """Whether this torch lets a class in Python be a backend (since 2.14)."""
+    try:
+        _TorchBackend.__init__(_TorchBackend.__new__(_TorchBackend), 0, 1)
+    except TypeError:
+        return False
+    return True
 
 
 class _Base(Operations):
@@ -43,29 +55,71 @@ class _Base(Operations):
     getBackendName = _get_backend_name = name
 
     def shutdown(self) -> None:
-        """Ends what is in flight. The group is of no use any more."""
+        """What is in flight is finished. Then the group is of no use any more."""
+        self._finish(min(self._timeout.total_seconds(), _FINISH_S))
+        self.abort()
+
+    def abort(self) -> None:
+        """The same, but what is in flight ends at once."""
         self._rest()
         if self in _live:
             _live.remove(self)
 
-    abort = shutdown
-
     def _set_sequence_number_for_group(self) -> None:
-        """Calls are compared by libmanta itself."""
+        """All begin with 0; libmanta itself compares the calls."""
 
     def _get_sequence_number_for_group(self) -> int:
-        return 0
+        return self._sequence
+
+    @property
+    def options(self) -> Any:
+        return _TorchBackend.Options(NAME, self._timeout)
+
+
+class Part(_TorchBackend):
+    """What a Group is to those in torch's C++ who want its backend: calls go to the Group."""
+
+    def __init__(self, group: Group):
+        _TorchBackend.__init__(self, group._me, group._n)
+        self._group = weakref.ref(group)  # which has us
+
+
+def _passed_on(name: str) -> Any:
+    def call(self: Part, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._group(), name)(*args, **kwargs)
+    return call
+
+
+for _name in ("allreduce", "allreduce_coalesced", "reduce", "reduce_scatter",
+              "reduce_scatter_single", "reduce_scatter_single_coalesced", "broadcast", "allgather",
+              "all_gather_single", "all_gather_single_coalesced", "allgather_coalesced", "gather",
+              "scatter", "barrier", "monitored_barrier", "all_to_all_single", "alltoall", "send",
+              "recv", "recv_anysource", "name", "getBackendName", "set_timeout", "shutdown",
+              "abort", "start_coalescing", "end_coalescing", "_get_sequence_number_for_group"):
+    setattr(Part, _name, _passed_on(_name))
 
 
 class Group(_Base, ProcessGroup):  # type: ignore[misc]
-    """A process group for CPU tensors alone: torch calls it without a detour."""
+    """A process group of ours alone: torch calls it without a detour."""
 
-    supports_coalescing = supports_splitting = False
+    supports_coalescing = False
+    supports_splitting = True
 
-    def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta):
-        ProcessGroup.__init__(self, comm.rank(), comm.size())
+    def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta, store: Any):
+        ProcessGroup.__init__(self, store, comm.rank(), comm.size())
         self._open(comm, ranks, timeout)
         self._name = self._desc = ""
+        self._part: Any = Part(self) if can_be_a_part() else None
+        if self._part is not None:
+            custom = ProcessGroup.BackendType.CUSTOM
+            self._set_default_backend(custom)
+            for device in devices:
+                self._register_backend(torch.device(device), custom, self._part)
+
+    if not can_be_a_part():
+        @property
+        def _device_types(self) -> list[torch.device]:
+            return [torch.device(d) for d in devices]
 
     def _get_backend(self, device: torch.device) -> Any:
         return self
@@ -91,22 +145,31 @@ class Group(_Base, ProcessGroup):  # type: ignore[misc]
     def group_desc(self) -> str:
         return self._desc
 
+    def split_group(self, new_ranks: list[int], timeout: timedelta | None = None,
+                    opts: Any = None, group_name: str | None = None, group_desc: str | None = None,
+                    device_types: Any = None) -> Group | None:
+        """The ranks of this group that are in the list are one of their own, in its order."""
+        if self._me not in new_ranks:
+            return None
+        name = group_name or f"{self._name}:split:{'_'.join(map(str, new_ranks))}"
+        ours = self._ranks or list(range(self._n))
+        store = torch.distributed.PrefixStore(f"{name}/", self.get_group_store())
+        child = make(Group, [ours[r] for r in new_ranks], timeout or self._timeout, store)
+        assert isinstance(child, Group)
+        child._set_group_name(name)
+        child._set_group_desc(group_desc or f"{self._desc}:split")
+        return child
+
 
 class CpuBackend(_Base, _TorchBackend):
     """The part for CPU tensors of a group that has another for GPUs."""
 
-    def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta):
+    supports_splitting = False
+
+    def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta, store: Any):
         _TorchBackend.__init__(self, comm.rank(), comm.size())
         self._open(comm, ranks, timeout)
 
-
-def can_be_a_part() -> bool:
-    """Whether this torch lets a class in Python be one backend of several."""
-    try:
-        _TorchBackend.__init__(_TorchBackend.__new__(_TorchBackend), 0, 1)
-    except TypeError:
-        return False
-    return True
 
 
 # --- from call to call ----------------------------------------------------------------------------
@@ -114,9 +177,10 @@ def can_be_a_part() -> bool:
 _live: list[Group | CpuBackend] = []  # in the order in which they were made
 
 
-def make(kind: type[Group] | type[CpuBackend], ranks: list[int],
-         timeout: timedelta) -> Group | CpuBackend:
-    group = kind(_comm_of(ranks), ranks, timeout)
+def make(kind: type[Group] | type[CpuBackend], ranks: list[int], timeout: timedelta,
+         store: Any) -> Group | CpuBackend:
+    """ranks: libmanta's, in the order that the group is to have; none: all."""
+    group = kind(_comm_of(ranks), ranks, timeout, store)
     _live.append(group)
     return group
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import timedelta
 from typing import Any, Callable, Iterable, Sequence
 
@@ -13,10 +14,13 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from manta import _manta
-from manta._process_group.codes import BYTE, CODES, check, flat, items, number_of
+from manta._process_group import stage
+from manta._process_group.codes import BYTE, CODES, factor_of, items, name_of, number_of
+from manta._process_group.roll import ANSWER_TAG, RollCall
 from manta._process_group.work import DONE, Completer, Pending, done
 
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
+_USER_TAGS = ANSWER_TAG  # those below
 
 _in_backward: Callable[[], int] = torch._C._current_graph_task_id
 
@@ -26,6 +30,14 @@ def _has_spare_processors() -> bool:
     its CPUs has: most of a step is not computed on all of them."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return len(os.sched_getaffinity(0)) // here > 1
+
+
+def _multiplied(x: Tensor, op: Any) -> Tensor:
+    """What a rank adds to a PREMUL_SUM; else what it has."""
+    factor = factor_of(op)
+    if factor is None:
+        return x
+    return (x * (factor.cpu() if isinstance(factor, Tensor) else factor)).to(x.dtype)
 
 
 class Operations:
@@ -41,6 +53,9 @@ class Operations:
         self._timeout = timeout
         self._spare = _has_spare_processors()
         self._flying: list[Pending] = []
+        self._gathered: list[Work] | None = None  # since start_coalescing
+        self._sequence = 0
+        self._roll = RollCall()
         self._completer = Completer()
         self._take(comm)
 
@@ -51,6 +66,7 @@ class Operations:
     def _rest(self) -> None:
         """Ends what is in flight."""
         self._comm.close()
+        self._roll.forget()
         self._completer.close()
         self._flying.clear()
 
@@ -62,9 +78,10 @@ class Operations:
         return all(w.is_completed() for w in self._flying)  # else it would wait for those
 
     def _run(self, opts: Any, call: Callable[..., Any], args: tuple[int, ...],
-             tensors: list[Tensor], after: Callable[[], None] | None = None,
+             tensors: list[Tensor], after: stage.Undo | None = None,
              buffers: Any = None) -> Work:
         """Does it, or starts it. `after` puts results into their places."""
+        self._sequence += 1
         if not self._is_blocking(opts):
             return self._fly([call(*args, True)], tensors, buffers, after)
         call(*args)
@@ -73,10 +90,12 @@ class Operations:
         return done(tensors) if getattr(opts, "asyncOp", True) else DONE
 
     def _fly(self, works: list[_manta.Work], tensors: list[Tensor], buffers: Any,
-             after: Callable[[], None] | None = None) -> Pending:
+             after: stage.Undo | None = None) -> Pending:
         work = Pending(works, tensors, (tensors, buffers), after, self._completer)
         self._flying = [w for w in self._flying if not w.is_completed()]
         self._flying.append(work)
+        if self._gathered is not None:
+            self._gathered.append(work)
         return work
 
     def _all(self, opts: Any, works: Iterable[Work], tensors: list[Tensor]) -> Work:
@@ -90,6 +109,19 @@ class Operations:
                 w.wait()
         return self._fly([m for w in pending for m in w.works], tensors, pending, finish)
 
+    def _finish(self, seconds: float) -> None:
+        """Waits for what is in flight, but not for ever: nobody may send what was asked for."""
+        by = time.monotonic() + seconds
+        while not all(w.is_completed() for w in self._flying) and time.monotonic() < by:
+            time.sleep(0.0005)
+
+    def start_coalescing(self, device: Any = None) -> None:
+        self._gathered = []
+
+    def end_coalescing(self, device: Any = None) -> Work:
+        works, self._gathered = self._gathered or [], None
+        return self._all(None, works, [])
+
     # --- reductions -------------------------------------------------------------------------------
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Work:
@@ -100,24 +132,23 @@ class Operations:
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         if t.layout == torch.sparse_coo:
             return self._allreduce_sparse(t, op)
-        x = flat(t)
         number = number_of(op, t.dtype)
+        x = _multiplied(stage.read(t), op)
         count, code = items(x)
         at = x.data_ptr()
-        after = None if x is t else lambda: t.copy_(x)
-        return self._run(opts, self._comm.allreduce, (at, at, count, code, number), tensors, after,
-                         x)
+        return self._run(opts, self._comm.allreduce, (at, at, count, code, number), tensors,
+                         stage.back(t, x), x)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: Any, opts: Any) -> Work:
         t = tensors[0]
-        x = flat(t)
         number = number_of(opts.reduceOp, t.dtype)
+        x = _multiplied(stage.read(t), opts.reduceOp)
         count, code = items(x)
         at, root = x.data_ptr(), opts.rootRank
         mine = root == self._me
-        after = None if x is t or not mine else lambda: t.copy_(x)
+        after = stage.back(t, x) if mine else None
         return self._run(opts, self._comm.reduce,
                          (at, at if mine else 0, count, code, number, root), tensors, after, x)
 
@@ -125,13 +156,13 @@ class Operations:
         if input.numel() != output.numel() * self._n or input.dtype != output.dtype:
             raise ValueError(f"reduce_scatter: {input.numel()} elements of {input.dtype} are not "
                              f"{self._n} times {output.numel()} of {output.dtype}")
-        x, y = flat(input), flat(output)
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
+        number = number_of(op, input.dtype)
+        x, y = _multiplied(stage.read(input), op), stage.room(output)
         count, code = items(y)
-        after = None if y is output else lambda: output.copy_(y)
         return self._run(opts, self._comm.reduce_scatter,
-                         (x.data_ptr(), y.data_ptr(), count, code, number_of(op, x.dtype)),
-                         [output], after, (x, y))
+                         (x.data_ptr(), y.data_ptr(), count, code, number), [output],
+                         stage.back(output, y), (x, y))
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -146,22 +177,25 @@ class Operations:
                        opts: Any) -> Work:
         """Blocks of different shapes are a reduction each."""
         output, blocks = outputs[0], inputs[0]
-        check(*blocks)
+        if len(blocks) != self._n or blocks[self._me].numel() != output.numel():
+            raise ValueError(f"reduce_scatter: {self._n} tensors are wanted, of which this rank's "
+                             f"has the size of its output")
+        stage.check(*blocks)
         if all(b.shape == output.shape for b in blocks):
             return self.reduce_scatter_single(output, torch.stack(blocks), opts)
         for root, block in enumerate(blocks):
-            x = block.clone(memory_format=torch.contiguous_format)
+            x = _multiplied(stage.read(block).clone(), opts.reduceOp)
             self._comm.reduce(x.data_ptr(), x.data_ptr() if root == self._me else 0, *items(x),
                               number_of(opts.reduceOp, x.dtype), root)
             if root == self._me:
-                output.copy_(x.view(output.shape))
+                stage.put(output, x)
         return done(outputs)
 
     def _allreduce_sparse(self, t: Tensor, op: Any) -> Work:
         """The rows of all, which the sum adds up."""
-        if getattr(op, "op", op).name != "SUM":
+        if name_of(op) != "SUM":
             raise ValueError("the backend 'manta' can only sum sparse tensors")
-        mine = t.coalesce()
+        mine = t.coalesce().cpu()
         count = torch.tensor([mine._nnz()])
         counts = torch.empty(self._n, dtype=torch.int64)
         self._comm.allgather(count.data_ptr(), counts.data_ptr(), *items(count))
@@ -186,9 +220,9 @@ class Operations:
         t = tensors[0]
         if len(tensors) != 1:
             return self._all(opts, [self.broadcast([x], opts) for x in tensors], tensors)
-        x = flat(t)
         root = opts.rootRank if opts is not None else 0
-        after = None if x is t or root == self._me else lambda: t.copy_(x)
+        x = stage.read(t) if root == self._me else stage.room(t)
+        after = None if root == self._me else stage.back(t, x)
         return self._run(opts, self._comm.broadcast, (x.data_ptr(), *items(x), root), tensors,
                          after, x)
 
@@ -196,10 +230,9 @@ class Operations:
         if output.numel() != input.numel() * self._n or input.dtype != output.dtype:
             raise ValueError(f"all_gather: {output.numel()} elements of {output.dtype} are not "
                              f"{self._n} times {input.numel()} of {input.dtype}")
-        x, y = flat(input), flat(output)
-        after = None if y is output else lambda: output.copy_(y)
+        x, y = stage.read(input), stage.room(output)
         return self._run(opts, self._comm.allgather, (x.data_ptr(), y.data_ptr(), *items(x)),
-                         [output], after, (x, y))
+                         [output], stage.back(output, y), (x, y))
 
     _allgather_base = all_gather_single
 
@@ -213,8 +246,8 @@ class Operations:
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor],
                   opts: Any = None) -> Work:
         """Tensors of different ranks may have different shapes."""
-        places, x = outputs[0], flat(inputs[0])
-        check(*places)
+        places, x = outputs[0], stage.read(inputs[0])
+        stage.check(*places)
         if len(places) != self._n or places[self._me].numel() != x.numel():
             raise ValueError(f"all_gather: {self._n} tensors are wanted, of which this rank's has "
                              f"the size of its input")
@@ -224,7 +257,7 @@ class Operations:
 
         def spread() -> None:
             for place, part in zip(places, whole.split(sizes)):
-                place.copy_(part.view(place.shape))
+                stage.put(place, part)
         if min(sizes) == max(sizes):
             return self._run(opts, self._comm.allgather,
                              (x.data_ptr(), whole.data_ptr(), *items(x)), places, spread,
@@ -240,7 +273,7 @@ class Operations:
         return self._all(opts, works, [t for o in output_lists for t in o])
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:
-        x, root = flat(inputs[0]), opts.rootRank
+        x, root = stage.read(inputs[0]), opts.rootRank
         mine = root == self._me
         places = outputs[0] if mine else []
         if mine and any(p.numel() != x.numel() for p in places):
@@ -249,7 +282,7 @@ class Operations:
 
         def spread() -> None:
             for place, part in zip(places, whole):
-                place.copy_(part.view(place.shape))
+                stage.put(place, part)
         return self._run(opts, self._comm.gather,
                          (x.data_ptr(), whole.data_ptr(), *items(x), root), places, spread,
                          (x, whole))
@@ -262,12 +295,12 @@ class Operations:
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> Work:
         output, root = outputs[0], opts.rootRank
-        y = flat(output)
+        y = stage.room(output)
         mine = root == self._me
         if mine and any(p.numel() != y.numel() for p in inputs[0]):
             raise ValueError("scatter: all tensors must have the same size")
-        whole = torch.stack([p.reshape(-1) for p in inputs[0]]) if mine else None
-        after = None if y is output else lambda: output.copy_(y)
+        whole = stage.read(torch.stack([p.reshape(-1) for p in inputs[0]])) if mine else None
+        after = stage.back(output, y)
         return self._run(opts, self._comm.scatter,
                          (0 if whole is None else whole.data_ptr(), y.data_ptr(), *items(y), root),
                          outputs, after, (whole, y))
@@ -275,12 +308,20 @@ class Operations:
     def barrier(self, opts: Any = None) -> Work:
         return self._run(opts, self._comm.barrier, (), [])
 
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier that names who did not come in time. timeout: also as part of the options that
+        torch hands to a backend."""
+        limit = getattr(timeout, "timeout", timeout)
+        if limit is None or limit < timedelta(0):
+            limit = self._timeout
+        self._roll.call(self, limit, wait_all_ranks)
+
     # --- everybody to everybody -------------------------------------------------------------------
 
     def all_to_all_single(self, output: Tensor, input: Tensor, output_splits: Sequence[int],
                           input_splits: Sequence[int], opts: Any = None) -> Work:
-        x, y = flat(input), flat(output)
-        after = None if y is output else lambda: output.copy_(y)
+        x, y = stage.read(input), stage.room(output)
+        after = stage.back(output, y)
         if not output_splits and not input_splits:
             if x.numel() != y.numel() or x.shape[0] % self._n or y.shape[0] % self._n:
                 raise ValueError(f"all_to_all: {tuple(x.shape)} and {tuple(y.shape)} are not "
@@ -296,16 +337,16 @@ class Operations:
     alltoall_base = all_to_all_single
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Work:
-        xs, ys = [flat(t) for t in inputs], [flat(t) for t in outputs]
+        xs, ys = [stage.read(t) for t in inputs], [stage.room(t) for t in outputs]
 
         def after() -> None:
             for t, y in zip(outputs, ys):
-                if y is not t:
-                    t.copy_(y)
+                if undo := stage.back(t, y):
+                    undo()
         return self._shuffle(opts, ys, xs, outputs, after, (xs, ys))
 
     def _shuffle(self, opts: Any, outputs: Sequence[Tensor], inputs: Sequence[Tensor],
-                 tensors: list[Tensor], after: Callable[[], None] | None, buffers: Any) -> Work:
+                 tensors: list[Tensor], after: stage.Undo | None, buffers: Any) -> Work:
         """Parts of any size: a message to each, and one from each."""
         if len(outputs) != self._n or len(inputs) != self._n:
             raise ValueError(f"all_to_all: {self._n} parts are wanted, not {len(inputs)} and "
@@ -325,20 +366,20 @@ class Operations:
     # --- one to one -------------------------------------------------------------------------------
 
     def _tag(self, tag: int) -> int:
-        if not 0 <= tag < _SHUFFLE_TAG:
-            raise ValueError(f"tag {tag}: 0 to {_SHUFFLE_TAG - 1} are possible")
+        if not 0 <= tag < _USER_TAGS:
+            raise ValueError(f"tag {tag}: 0 to {_USER_TAGS - 1} are possible")
         return tag
 
     def send(self, tensors: list[Tensor], dst: int, tag: int = 0) -> Work:
-        x = flat(tensors[0])
+        x = stage.read(tensors[0])
         w = self._comm.send(x.data_ptr(), *items(x), dst, self._tag(tag), True)
         return self._fly([w], tensors, x)
 
     def recv(self, tensors: list[Tensor], src: int, tag: int = 0) -> Work:
         t = tensors[0]
-        x = flat(t)
+        x = stage.room(t)
         w = self._comm.recv(x.data_ptr(), *items(x), src, self._tag(tag), True)
-        return self._fly([w], tensors, x, None if x is t else lambda: t.copy_(x))
+        return self._fly([w], tensors, x, stage.back(t, x))
 
     def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> Work:
         return self.recv(tensors, -1, tag)

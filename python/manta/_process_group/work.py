@@ -45,11 +45,15 @@ def done(tensors: list[Tensor]) -> Work:
     return _create_work_from_future(future)
 
 
+class WaitTimeout(RuntimeError, TimeoutError):
+    """Whatever of the two who calls expects: torch's other backends raise a RuntimeError."""
+
+
 class Pending(Work):
     """What was started. Buffers live as long as this, which its group keeps until it is over."""
 
     def __init__(self, works: list[_manta.Work], tensors: list[Tensor], buffers: Any,
-                 after: Callable[[], None] | None, completer: Completer):
+                 after: Callable[[], object] | None, completer: Completer):
         super().__init__()
         self.works = works
         self._tensors = tensors
@@ -78,7 +82,8 @@ class Pending(Work):
     def _look_until(self, by: float) -> None:
         while not self.is_completed():
             if time.monotonic() > by:
-                raise TimeoutError("the operation is not over in the time that wait() was given")
+                raise WaitTimeout("the operation timed out: it is not over in the time that wait() "
+                                  "was given")
             time.sleep(0.0002)
 
     def synchronize(self) -> None:
