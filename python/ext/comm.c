@@ -5,7 +5,8 @@
  * (1) Whoever calls keeps the buffers alive: until the call returns, or the Work was waited for.
  * (2) Collectives of a Comm are done one at a time, whatever thread they come from.
  * (3) close() ends what is in flight, waits for it, and leaves every Work with its verdict. It must
- *     come before the train function returns: the communicators end with the attempt.
+ *     come before the train function returns: the communicators end with the attempt. With
+ *     tell=False the others are not told yet that this rank has left: it may first have to say why.
  */
 #include "ext.h"
 
@@ -376,7 +377,7 @@ static void reap(comm *self)
 }
 
 // Later calls find no communicator; those in flight are ended, then what they used is freed.
-static void shut(comm *self)
+static void shut(comm *self, bool frees)
 {
   manta_comm *c = self->c;
   self->c = NULL;
@@ -395,15 +396,23 @@ static void shut(comm *self)
       nap(); // somebody else waits for it
     }
   }
+  if (!frees)
+    return; // the attempt does
   Py_BEGIN_ALLOW_THREADS;
   manta_comm_free(c);
   Py_END_ALLOW_THREADS;
 }
 
-static PyObject *comm_close(PyObject *self, PyObject *none)
+static PyObject *comm_close(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
+  int tell = n > 0 ? PyObject_IsTrue(args[0]) : 1;
+  if (n > 1 || tell < 0) {
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_TypeError, "close takes one argument at most");
+    return NULL;
+  }
   Py_IncRef(self);
-  shut((comm *)self);
+  shut((comm *)self, tell);
   Py_DecRef(self);
   return done(MANTA_OK, NULL);
 }
@@ -447,8 +456,9 @@ static PyMethodDef comm_methods[] = {
     {"size", size, METH_NOARGS, MPY_DOC("size($self)", "() -> int", "How many there are.")},
     {"set_timeout", set_timeout, METH_O,
      MPY_DOC("set_timeout($self, seconds, /)", "(float) -> None", "Of each call; negative: none.")},
-    {"close", comm_close, METH_NOARGS,
-     MPY_DOC("close($self)", "() -> None", "Ends what is in flight, and the communicator.")},
+    {"close", (PyCFunction)(void (*)(void))comm_close, METH_FASTCALL,
+     MPY_DOC("close($self, tell=True, /)", "(bool) -> None",
+             "Ends what is in flight, and the communicator.")},
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef work_methods[] = {

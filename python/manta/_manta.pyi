@@ -114,7 +114,7 @@ class Comm:
         """Until all have come."""
     def broadcast(self, buf: int, count: int, dtype: int, root: int, start: bool = False, /) -> Any:
         """From one to all."""
-    def close(self) -> None:
+    def close(self, tell: bool = True, /) -> None:
         """Ends what is in flight, and the communicator."""
     def gather(
         self,

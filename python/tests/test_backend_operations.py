@@ -192,6 +192,19 @@ def test_waiting_with_a_limit(two: Crew) -> None:
         dist.barrier()
         dist.send(torch.full((1,), 5.0 + rank), peer, tag=3)
         assert work.wait(timedelta(seconds=30)) and y.item() == 5 + peer
+        own = dist.new_group(timeout=timedelta(seconds=300))
+        if rank == 0:
+            late = dist.barrier(own, async_op=True, timeout=timedelta(milliseconds=20))
+            with pytest.raises(RuntimeError, match="timed out"):
+                late.wait()
+        else:
+            dist.recv(y, 0, tag=4)
+            late = dist.barrier(own, async_op=True)
+        dist.send(y, 1, tag=4) if rank == 0 else None
+        assert late.wait(timedelta(seconds=30))
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="rank 1 .*20 ms|0.02 s"):
+                dist.barrier(own, timeout=timedelta(milliseconds=20))
         x = torch.ones(3)
         future = dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0] + 1)
         assert future.wait().tolist() == [3, 3, 3]
@@ -503,6 +516,9 @@ def test_coalesced(two: Crew) -> None:
                 dist.all_gather_into_tensor(out, torch.full((len(out) // 2,), float(rank)))
         assert all(out.tolist() == [0.0] * (len(out) // 2) + [1.0] * (len(out) // 2)
                    for out in outs)
+        lists = [[torch.zeros(n) for n in (1, 40)] for _ in range(size)]
+        dist.all_gather_coalesced(lists, [torch.full((n,), float(rank)) for n in (1, 40)])
+        assert all((t == r).all() for r, of_rank in enumerate(lists) for t in of_rank)
         parts = [torch.zeros(n) for n in (1, 40)]
         with dist._coalescing_manager():
             for part in parts:

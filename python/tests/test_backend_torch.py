@@ -188,7 +188,9 @@ def test_a_checkpoint_in_the_background(two: Crew, tmp_path: Any) -> None:
         import torch.distributed.checkpoint as dcp
         model = torch.nn.parallel.DistributedDataParallel(net(torch))
         fit(torch, model, lambda x: x[rank::size])
-        saved = dcp.async_save({"model": model.state_dict()}, checkpoint_id=str(tmp_path / "a"))
+        own = torch.distributed.new_group()  # its thread is in collectives while ours is
+        saved = dcp.async_save({"model": model.state_dict()}, checkpoint_id=str(tmp_path / "a"),
+                               process_group=own)
         x = torch.ones(2)
         torch.distributed.all_reduce(x)  # meanwhile
         saved.result()

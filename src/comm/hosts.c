@@ -226,8 +226,9 @@ manta_status manta__hosts_trouble(struct manta__hosts *h, int rank, int64_t by, 
   if (atomic_load_explicit(&t->quit, memory_order_relaxed))
     return manta_error_set(err, MANTA_ECANCELED, "%s: the communicator is being freed", call);
   if (by != MANTA__NEVER && manta__now() > by)
-    return manta_error_set(err, MANTA_ETIMEDOUT, "%s: rank %d of %d is missing after %.3g s", call,
-                           rank, h->size, (double)t->timeout_ns / 1e9);
+    return manta_error_set(err, MANTA_ETIMEDOUT,
+                           "%s: rank %d of %d is missing after the timeout of %.3g s", call, rank,
+                           h->size, (double)t->timeout_ns / 1e9);
   return MANTA_OK;
 }
 

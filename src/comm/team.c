@@ -217,7 +217,8 @@ manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int
   if (!late)
     return MANTA_OK;
   t->broken = true;
-  return manta_error_set(err, MANTA_ETIMEDOUT, "%s: %s of %d is missing after %.3g s", call,
+  return manta_error_set(err, MANTA_ETIMEDOUT,
+                         "%s: %s of %d is missing after the timeout of %.3g s", call,
                          tell_rank(who, sizeof who, t, rank), t->size, (double)t->timeout_ns / 1e9);
 }
 

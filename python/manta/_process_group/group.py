@@ -186,14 +186,17 @@ def make(kind: type[Group] | type[CpuBackend], ranks: list[int], timeout: timede
 
 
 def _comm_of(ranks: list[int]) -> _manta.Comm:
-    """Of those; without any, of all."""
+    """Of those; without any, of all. Always one of its own: what goes wrong in it, or is in flight
+    when it is destroyed, leaves that of the run as it is, and with it the way to another."""
     comm = _manta.comm()
-    return comm.group(ranks) if ranks else comm
+    return comm.group(ranks or list(range(comm.size())))
 
 
 def rest() -> None:
+    """The communicators end with the call. The other ranks hear of it when they hear how the call
+    ended: who is told earlier that this rank has left would say so first."""
     for group in _live:
-        group._rest()
+        group._rest(tell=False)
 
 
 def wake() -> None:

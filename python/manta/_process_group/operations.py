@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from manta import _manta
+from manta._late import CollectiveTimeout
 from manta._process_group import stage
 from manta._process_group.codes import BYTE, CODES, factor_of, items, name_of, number_of
 from manta._process_group.roll import ANSWER_TAG, RollCall
@@ -63,9 +64,9 @@ class Operations:
         self._comm = comm
         comm.set_timeout(self._timeout.total_seconds())
 
-    def _rest(self) -> None:
-        """Ends what is in flight."""
-        self._comm.close()
+    def _rest(self, tell: bool = True) -> None:
+        """Ends what is in flight. tell: the other ranks are to know."""
+        self._comm.close(tell)
         self._roll.forget()
         self._completer.close()
         self._flying.clear()
@@ -82,16 +83,34 @@ class Operations:
              buffers: Any = None) -> Work:
         """Does it, or starts it. `after` puts results into their places."""
         self._sequence += 1
+        limit = self._limit_of(opts)
         if not self._is_blocking(opts):
-            return self._fly([call(*args, True)], tensors, buffers, after)
-        call(*args)
+            return self._fly([call(*args, True)], tensors, buffers, after, limit)
+        try:
+            call(*args) if limit is None else self._call_within(limit, call, args)
+        except TimeoutError as e:
+            raise CollectiveTimeout(str(e)) from None
         if after is not None:
             after()
         return done(tensors) if getattr(opts, "asyncOp", True) else DONE
 
+    def _limit_of(self, opts: Any) -> float | None:
+        """In seconds, if a call has another than the group."""
+        limit: timedelta | None = getattr(opts, "timeout", None)
+        if limit is None or limit <= timedelta(0) or limit == self._timeout:
+            return None
+        return limit.total_seconds()
+
+    def _call_within(self, seconds: float, call: Callable[..., Any], args: tuple[int, ...]) -> None:
+        self._comm.set_timeout(seconds)
+        try:
+            call(*args)
+        finally:
+            self._comm.set_timeout(self._timeout.total_seconds())
+
     def _fly(self, works: list[_manta.Work], tensors: list[Tensor], buffers: Any,
-             after: stage.Undo | None = None) -> Pending:
-        work = Pending(works, tensors, (tensors, buffers), after, self._completer)
+             after: stage.Undo | None = None, limit: float | None = None) -> Pending:
+        work = Pending(works, tensors, (tensors, buffers), after, self._completer, limit)
         self._flying = [w for w in self._flying if not w.is_completed()]
         self._flying.append(work)
         if self._gathered is not None:
@@ -269,7 +288,9 @@ class Operations:
 
     def allgather_coalesced(self, output_lists: list[list[Tensor]], inputs: list[Tensor],
                             opts: Any = None) -> Work:
-        works = [self.allgather([o], [i], opts) for o, i in zip(output_lists, inputs)]
+        """A list of outputs has the tensors of one rank: as many as there are inputs."""
+        works = [self.allgather([[of_rank[k] for of_rank in output_lists]], [x], opts)
+                 for k, x in enumerate(inputs)]
         return self._all(opts, works, [t for o in output_lists for t in o])
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> Work:

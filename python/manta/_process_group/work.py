@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work, _create_work_from_future
 
 from manta import _manta
+from manta._late import CollectiveTimeout
 
 
 class _Done(Work):
@@ -45,15 +46,13 @@ def done(tensors: list[Tensor]) -> Work:
     return _create_work_from_future(future)
 
 
-class WaitTimeout(RuntimeError, TimeoutError):
-    """Whatever of the two who calls expects: torch's other backends raise a RuntimeError."""
-
-
 class Pending(Work):
     """What was started. Buffers live as long as this, which its group keeps until it is over."""
 
     def __init__(self, works: list[_manta.Work], tensors: list[Tensor], buffers: Any,
-                 after: Callable[[], object] | None, completer: Completer):
+                 after: Callable[[], object] | None, completer: Completer,
+                 limit: float | None = None):
+        """limit: seconds from now in which it has to be over; None: as its group has it."""
         super().__init__()
         self.works = works
         self._tensors = tensors
@@ -63,14 +62,20 @@ class Pending(Work):
         self._lock = threading.Lock()
         self._error: BaseException | None = None
         self._future: Any = None
+        self._by = None if limit is None else time.monotonic() + limit
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         if timeout > timedelta(0):
             self._look_until(time.monotonic() + timeout.total_seconds())
+        elif self._by is not None:
+            self._look_until(self._by)
         with self._lock:
             try:
                 for w in self.works:
                     w.wait()
+            except TimeoutError as e:
+                self._error = CollectiveTimeout(str(e))
+                raise self._error from None
             except BaseException as e:
                 self._error = e
                 raise
@@ -82,8 +87,8 @@ class Pending(Work):
     def _look_until(self, by: float) -> None:
         while not self.is_completed():
             if time.monotonic() > by:
-                raise WaitTimeout("the operation timed out: it is not over in the time that wait() "
-                                  "was given")
+                raise CollectiveTimeout("the operation timed out: it is not over in the time that "
+                                        "wait() was given")
             time.sleep(0.0002)
 
     def synchronize(self) -> None:
