@@ -299,6 +299,15 @@ def _is_ours(world: _World, backend: Any, init_method: Any, world_size: int, ran
             and (backend is None or _agree(str(backend).lower(), world.backend)))
 
 
+def _set_timeout(timeout: timedelta) -> None:
+    """torch has a function for all groups since 2.15; the one before knew only its own."""
+    group = dist.group.WORLD
+    if hasattr(dist, "set_timeout") or isinstance(group, _process_group.Group):
+        group.set_timeout(timeout)
+    else:
+        c10d._set_pg_timeout(timeout)
+
+
 @functools.wraps(_torch_init)
 def init_process_group(backend: Any = None, init_method: Any = None, timeout: Any = None,
                        world_size: int = -1, rank: int = -1, *args: Any, **kwargs: Any) -> None:
@@ -309,7 +318,7 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: An
     elif dist.is_initialized():
         _check_agreement(_world, backend, world_size, rank)
         if timeout is not None:
-            getattr(dist, "set_timeout", c10d._set_pg_timeout)(timeout)  # since torch 2.15
+            _set_timeout(timeout)
     elif not args and _is_ours(_world, backend, init_method, world_size, rank, kwargs):
         options = {k: v for k, v in kwargs.items() if k in ("group_name", "device_id")}
         _make(_world, None, timeout or c10d.default_pg_timeout, **options)

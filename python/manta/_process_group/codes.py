@@ -46,18 +46,26 @@ def _table_of(dtype: torch.dtype) -> dict[str, int]:
     return _OPS if dtype.is_floating_point else _OPS_OF_INTEGERS
 
 
-def number_of(op: Any, dtype: torch.dtype) -> int:
-    """libmanta's number of a reduction."""
-    name, table = name_of(op), _table_of(dtype)
-    if name not in table:
-        raise ValueError(f"the backend 'manta' has no ReduceOp.{name} of {dtype}; there are: "
-                         f"{', '.join(table) or 'none of this type'}")
-    return table[name]
+_known: dict[tuple[Any, torch.dtype], tuple[int, bool]] = {}
 
 
-def factor_of(op: Any) -> Any:
-    """What every rank's elements are multiplied by first: a number, a tensor, or None."""
-    return op.__getstate__()[1] if name_of(op) == "PREMUL_SUM" else None
+def reduction(op: Any, dtype: torch.dtype) -> tuple[int, bool]:
+    """libmanta's number of a reduction, and whether elements are multiplied first."""
+    key = (getattr(op, "op", op), dtype)
+    found = _known.get(key)
+    if found is None:
+        name, table = name_of(op), _table_of(dtype)
+        if name not in table:
+            raise ValueError(f"the backend 'manta' has no ReduceOp.{name} of {dtype}; there are: "
+                             f"{', '.join(table) or 'none of this type'}")
+        found = _known[key] = table[name], name == "PREMUL_SUM"
+    return found
+
+
+def multiplied(x: Tensor, op: Any) -> Tensor:
+    """What a rank adds to a PREMUL_SUM."""
+    factor = op.__getstate__()[1]
+    return (x * (factor.cpu() if isinstance(factor, Tensor) else factor)).to(x.dtype)
 
 
 def items(t: Tensor) -> tuple[int, int]:

@@ -106,8 +106,12 @@ class Group(_Base, ProcessGroup):  # type: ignore[misc]
     supports_splitting = True
 
     def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta, store: Any):
-        ProcessGroup.__init__(self, store, comm.rank(), comm.size())
+        if can_be_a_part():
+            ProcessGroup.__init__(self, store, comm.rank(), comm.size())
+        else:  # then a class in Python has no store
+            ProcessGroup.__init__(self, comm.rank(), comm.size())
         self._open(comm, ranks, timeout)
+        self._store = store
         self._name = self._desc = ""
         self._part: Any = Part(self) if can_be_a_part() else None
         if self._part is not None:
@@ -125,6 +129,9 @@ class Group(_Base, ProcessGroup):  # type: ignore[misc]
         return self
 
     get_backend = _get_backend
+
+    def get_group_store(self) -> Any:
+        return self._store
 
     def _set_group_name(self, name: str) -> None:
         self._name = name

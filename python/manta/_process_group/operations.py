@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import Work
 from manta import _manta
 from manta._late import CollectiveTimeout
 from manta._process_group import stage
-from manta._process_group.codes import BYTE, CODES, factor_of, items, name_of, number_of
+from manta._process_group.codes import BYTE, CODES, items, multiplied, name_of, reduction
 from manta._process_group.roll import ANSWER_TAG, RollCall
 from manta._process_group.work import DONE, Completer, Pending, done
 
@@ -31,14 +31,6 @@ def _has_spare_processors() -> bool:
     its CPUs has: most of a step is not computed on all of them."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return len(os.sched_getaffinity(0)) // here > 1
-
-
-def _multiplied(x: Tensor, op: Any) -> Tensor:
-    """What a rank adds to a PREMUL_SUM; else what it has."""
-    factor = factor_of(op)
-    if factor is None:
-        return x
-    return (x * (factor.cpu() if isinstance(factor, Tensor) else factor)).to(x.dtype)
 
 
 class Operations:
@@ -79,11 +71,11 @@ class Operations:
         return all(w.is_completed() for w in self._flying)  # else it would wait for those
 
     def _run(self, opts: Any, call: Callable[..., Any], args: tuple[int, ...],
-             tensors: list[Tensor], after: stage.Undo | None = None,
-             buffers: Any = None) -> Work:
-        """Does it, or starts it. `after` puts results into their places."""
+             tensors: list[Tensor], after: stage.Undo | None = None, buffers: Any = None,
+             limit: float | None = None) -> Work:
+        """Does it, or starts it. `after` puts results into their places. limit: in seconds, if the
+        call has another than the group."""
         self._sequence += 1
-        limit = self._limit_of(opts)
         if not self._is_blocking(opts):
             return self._fly([call(*args, True)], tensors, buffers, after, limit)
         try:
@@ -93,13 +85,6 @@ class Operations:
         if after is not None:
             after()
         return done(tensors) if getattr(opts, "asyncOp", True) else DONE
-
-    def _limit_of(self, opts: Any) -> float | None:
-        """In seconds, if a call has another than the group."""
-        limit: timedelta | None = getattr(opts, "timeout", None)
-        if limit is None or limit <= timedelta(0) or limit == self._timeout:
-            return None
-        return limit.total_seconds()
 
     def _call_within(self, seconds: float, call: Callable[..., Any], args: tuple[int, ...]) -> None:
         self._comm.set_timeout(seconds)
@@ -151,8 +136,8 @@ class Operations:
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
         if t.layout == torch.sparse_coo:
             return self._allreduce_sparse(t, op)
-        number = number_of(op, t.dtype)
-        x = _multiplied(stage.read(t), op)
+        number, multiplies = reduction(op, t.dtype)
+        x = multiplied(stage.read(t), op) if multiplies else stage.read(t)
         count, code = items(x)
         at = x.data_ptr()
         return self._run(opts, self._comm.allreduce, (at, at, count, code, number), tensors,
@@ -162,8 +147,9 @@ class Operations:
 
     def reduce(self, tensors: Any, opts: Any) -> Work:
         t = tensors[0]
-        number = number_of(opts.reduceOp, t.dtype)
-        x = _multiplied(stage.read(t), opts.reduceOp)
+        op = opts.reduceOp
+        number, multiplies = reduction(op, t.dtype)
+        x = multiplied(stage.read(t), op) if multiplies else stage.read(t)
         count, code = items(x)
         at, root = x.data_ptr(), opts.rootRank
         mine = root == self._me
@@ -176,8 +162,9 @@ class Operations:
             raise ValueError(f"reduce_scatter: {input.numel()} elements of {input.dtype} are not "
                              f"{self._n} times {output.numel()} of {output.dtype}")
         op = opts.reduceOp if opts is not None else dist.ReduceOp.SUM
-        number = number_of(op, input.dtype)
-        x, y = _multiplied(stage.read(input), op), stage.room(output)
+        number, multiplies = reduction(op, input.dtype)
+        x = multiplied(stage.read(input), op) if multiplies else stage.read(input)
+        y = stage.room(output)
         count, code = items(y)
         return self._run(opts, self._comm.reduce_scatter,
                          (x.data_ptr(), y.data_ptr(), count, code, number), [output],
@@ -202,10 +189,12 @@ class Operations:
         stage.check(*blocks)
         if all(b.shape == output.shape for b in blocks):
             return self.reduce_scatter_single(output, torch.stack(blocks), opts)
+        number, multiplies = reduction(opts.reduceOp, output.dtype)
         for root, block in enumerate(blocks):
-            x = _multiplied(stage.read(block).clone(), opts.reduceOp)
+            x = stage.read(block)
+            x = multiplied(x, opts.reduceOp) if multiplies else x.clone()
             self._comm.reduce(x.data_ptr(), x.data_ptr() if root == self._me else 0, *items(x),
-                              number_of(opts.reduceOp, x.dtype), root)
+                              number, root)
             if root == self._me:
                 stage.put(output, x)
         return done(outputs)
@@ -327,7 +316,9 @@ class Operations:
                          outputs, after, (whole, y))
 
     def barrier(self, opts: Any = None) -> Work:
-        return self._run(opts, self._comm.barrier, (), [])
+        limit: timedelta | None = getattr(opts, "timeout", None)
+        own = None if limit is None or limit <= timedelta(0) else limit.total_seconds()
+        return self._run(opts, self._comm.barrier, (), [], limit=own)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier that names who did not come in time. timeout: also as part of the options that
