@@ -368,6 +368,17 @@ def test_a_part_beside_another_for_gpus(two: Crew) -> None:
         objects = [None] * size
         dist.all_gather_object(objects, rank, group=group)
         assert objects == [0, 1]
+        dist.monitored_barrier(group)
+        swapped = dist.split_group(group, [[1, 0]])
+        assert dist.get_rank(swapped) == 1 - rank
+        y = torch.tensor([1 << rank])
+        dist.all_reduce(y, dist.ReduceOp.BOR, group=swapped)
+        assert y.item() == 3
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="rank 0 is in none of the new groups"):
+                dist.split_group(group, [[1]])
+        else:
+            assert dist.get_rank(dist.split_group(group, [[1]])) == 0
         alone, model = net(torch), net(torch)
         fit(torch, alone, lambda x: x)
         ddp = torch.nn.parallel.DistributedDataParallel(model, process_group=group)

@@ -171,11 +171,21 @@ class Group(_Base, ProcessGroup):  # type: ignore[misc]
 class CpuBackend(_Base, _TorchBackend):
     """The part for CPU tensors of a group that has another for GPUs."""
 
-    supports_splitting = False
+    supports_splitting = True
 
     def __init__(self, comm: _manta.Comm, ranks: list[int], timeout: timedelta, store: Any):
         _TorchBackend.__init__(self, comm.rank(), comm.size())
         self._open(comm, ranks, timeout)
+
+    def split(self, store: Any, ranks: list[int], opts: Any) -> Group | CpuBackend:
+        """The part of a group that is being split. torch asks those who are in no new group, too,
+        and cannot take None from a class in Python: it crashes."""
+        if self._me not in ranks:
+            raise RuntimeError(f"split_group: rank {self._me} is in none of the new groups, which "
+                               f"a group of CPU and GPU tensors cannot have\nhint: "
+                               f"dist.new_group(ranks) makes one of some ranks")
+        ours = self._ranks or list(range(self._n))
+        return make(CpuBackend, [ours[r] for r in ranks], self._timeout, store)
 
 
 

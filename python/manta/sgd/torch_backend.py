@@ -14,8 +14,8 @@ _BACKENDS = (None, "manta", "gloo", "nccl")
 
 @dataclass
 class TorchConfig(BackendConfig):
-    """backend: None (manta for CPU tensors, and NCCL beside it in workers with a GPU), "manta",
-    "gloo" or "nccl". timeout_s: how long an operation may wait for other ranks; a lost one is
+    """backend: None or "manta" (for CPU tensors, and NCCL beside it in workers with a GPU each; those
+    of a GPU that workers share go through host memory), "gloo" or "nccl". timeout_s: how long an operation may wait for other ranks; a lost one is
     known at once. init_method: "env" or None, for a rendezvous over manta's own connections; a URL
     as torch has it instead."""
     backend: str | None = None
