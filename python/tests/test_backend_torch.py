@@ -158,6 +158,16 @@ def test_one_rank_goes_on_alone(two: Crew) -> None:
     assert two(lambda torch, rank, size: torch.distributed.is_initialized()) == [True, True]
 
 
+def test_a_profile_shows_collectives(two: Crew) -> None:
+    def check(torch: Any, rank: int, size: int) -> None:
+        with torch.profiler.profile() as profile:
+            torch.distributed.all_reduce(torch.ones(3))
+            torch.distributed.broadcast(torch.ones(3), 0, async_op=True).wait()
+        names = {e.key for e in profile.key_averages()}
+        assert {"manta:allreduce", "manta:broadcast"} <= names
+    two(check)
+
+
 # --- compilers and checkpoints --------------------------------------------------------------------
 
 

@@ -19,8 +19,9 @@ import torch.distributed as dist
 from manta import _manta
 from manta._process_group import codes, group, operations, roll, stage, work
 from manta._process_group.codes import BYTE
-from manta._process_group.group import (NAME, CpuBackend, Group, can_be_a_part, devices, forget,
-                                        make, rest, wake)
+from manta._process_group.group import (CpuBackend, Group, can_be_a_part, devices, forget, make,
+                                        rest, wake)
+from manta._process_group.operations import NAME
 
 __all__ = ["BYTE", "CpuBackend", "Group", "beside_gpus", "can_be_a_part", "default_ranks",
            "devices", "forget", "rest", "take_devices", "wake"]

@@ -23,7 +23,9 @@ from manta._process_group.work import DONE, Completer, Pending, done
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
 _USER_TAGS = ANSWER_TAG  # those below
 
+NAME = "manta"
 _in_backward: Callable[[], int] = torch._C._current_graph_task_id
+_is_profiled: Callable[[], bool] = torch.autograd._profiler_enabled
 
 
 def _has_spare_processors() -> bool:
@@ -76,6 +78,14 @@ class Operations:
         """Does it, or starts it. `after` puts results into their places. limit: in seconds, if the
         call has another than the group."""
         self._sequence += 1
+        if not _is_profiled():
+            return self._run_now(opts, call, args, tensors, after, buffers, limit)
+        with torch.autograd.profiler.record_function(f"{NAME}:{call.__name__}"):
+            return self._run_now(opts, call, args, tensors, after, buffers, limit)
+
+    def _run_now(self, opts: Any, call: Callable[..., Any], args: tuple[int, ...],
+                 tensors: list[Tensor], after: stage.Undo | None, buffers: Any,
+                 limit: float | None) -> Work:
         if not self._is_blocking(opts):
             return self._fly([call(*args, True)], tensors, buffers, after, limit)
         try:

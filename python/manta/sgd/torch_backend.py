@@ -14,10 +14,10 @@ _BACKENDS = (None, "manta", "gloo", "nccl")
 
 @dataclass
 class TorchConfig(BackendConfig):
-    """backend: None or "manta" (for CPU tensors, and NCCL beside it in workers with a GPU each; those
-    of a GPU that workers share go through host memory), "gloo" or "nccl". timeout_s: how long an operation may wait for other ranks; a lost one is
-    known at once. init_method: "env" or None, for a rendezvous over manta's own connections; a URL
-    as torch has it instead."""
+    """backend: None or "manta" (for CPU tensors, and NCCL beside it in workers with a GPU each;
+    tensors of a GPU that workers share go through host memory), "gloo" or "nccl". timeout_s: how
+    long an operation may wait for other ranks; a lost one is known at once. init_method: "env" or
+    None, for a rendezvous over manta's own connections; a URL as torch has it instead."""
     backend: str | None = None
     init_method: str | None = "env"
     timeout_s: float = 1800
