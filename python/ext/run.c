@@ -101,10 +101,10 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
   self->owner = owner;
   self->output = calls->output;
   self->renew = calls->renew;
-  manta_display display = {.ctx = self,
-                           .write = on_output,
-                           .kind = {(manta_display_kind)calls->kinds[0],
-                                    (manta_display_kind)calls->kinds[1]}};
+  manta_display display = {
+      .ctx = self,
+      .write = on_output,
+      .kind = {(manta_display_kind)calls->kinds[0], (manta_display_kind)calls->kinds[1]}};
   if (calls->output != Py_None)
     c.display = &display;
   if (calls->renew != Py_None) {

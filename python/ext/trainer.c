@@ -222,10 +222,10 @@ static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *confi
 
 static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
-                          "keep_best", "score",  "score_min",  "strict_reports", "execute",
-                          "single",    "output", "kinds",      "resume",         "renew",
-                          NULL};
+  static char *names[] = {"payload",        "config",    "checkpoint", "workers",
+                          "keep_last",      "keep_best", "score",      "score_min",
+                          "strict_reports", "execute",   "single",     "output",
+                          "kinds",          "resume",    "renew",      NULL};
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   Py_buffer bytes = {0};
   PyObject *config = Py_None;

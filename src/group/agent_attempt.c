@@ -318,8 +318,7 @@ static manta_status put_place(manta_value *v, const struct worker *w, const stru
       MANTA_KV_INT("local_rank", w->place), MANTA_KV_INT("local_world", local_world),
       MANTA_KV_INT("node_rank", p->node), MANTA_KV_STR("mark", mark),
       MANTA_KV_BOOL("keep", w->group->keep), MANTA_KV_BOOL("await", w->awaits_go),
-      MANTA_KV_BOOL("given", p->from.given),
-      MANTA_KV_INT("threads", threads_of(w, p)),
+      MANTA_KV_BOOL("given", p->from.given), MANTA_KV_INT("threads", threads_of(w, p)),
       p->hosts ? MANTA_KV("hosts", *p->hosts) : MANTA_KV_STR("host", w->group->agent->host));
   return manta_value_copy(v, &head);
 }

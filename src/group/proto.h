@@ -35,16 +35,16 @@ enum manta__kind {
   MANTA__M_SPAWN,     /* have `count` idle workers ready: {key, count, request} */
   MANTA__M_ATTEMPT,   /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
                      */
-  MANTA__M_ABORT,   /* end the attempt: raise the abort word with {cause} */
-  MANTA__M_KILL,    /* SIGKILL these workers: {wids, cause} */
-  MANTA__M_NOTICE,  /* asked to stop: workers see preempted() */
-  MANTA__M_SETTLE,  /* request: reply when no snapshot is being written or waits to be */
-  MANTA__M_PROBE,   /* request: how many of `count` more workers would fit: {room} */
-  MANTA__M_RENEW,   /* the attempt is over, or about to be: end the workers it was in, and fork
+  MANTA__M_ABORT,     /* end the attempt: raise the abort word with {cause} */
+  MANTA__M_KILL,      /* SIGKILL these workers: {wids, cause} */
+  MANTA__M_NOTICE,    /* asked to stop: workers see preempted() */
+  MANTA__M_SETTLE,    /* request: reply when no snapshot is being written or waits to be */
+  MANTA__M_PROBE,     /* request: how many of `count` more workers would fit: {room} */
+  MANTA__M_RENEW,     /* the attempt is over, or about to be: end the workers it was in, and fork
                        `count` successors: {as SPAWN, over: there is no other attempt} */
-  MANTA__M_DISBAND, /* end the workers of the group, release what they hold */
-  MANTA__M_WARM,    /* start a zygote ahead of its first use: {key} */
-  MANTA__M_REST,    /* the group's trainer is idle: {hold}; its workers may be ended for another's
+  MANTA__M_DISBAND,   /* end the workers of the group, release what they hold */
+  MANTA__M_WARM,      /* start a zygote ahead of its first use: {key} */
+  MANTA__M_REST,      /* the group's trainer is idle: {hold}; its workers may be ended for another's
                          sake, unless hold */
   MANTA__M_ELSEWHERE, /* workers on other hosts, for `manta ps`: [{rank, pid, host, state}, …] */
   /* driver -> agent -> every worker inside its function; call: the round */

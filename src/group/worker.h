@@ -98,7 +98,8 @@ manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t
 
 /* Rank 0's newest snapshot of this attempt, when it has called save at least so often: *fd is a
  * slot that is not written any more (close it), or -1 if there is none. Waits for it, and is ended
- * by an abort, or by MANTA_ESTATE when rank 0 leaves its function before. Any thread, one at a time. */
+ * by an abort, or by MANTA_ESTATE when rank 0 leaves its function before. Any thread, one at a
+ * time. */
 manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd, manta_error *err);
 
 /* Says that the job has ended well, without a result, and ends the process at once. From any

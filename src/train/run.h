@@ -144,9 +144,9 @@ struct manta_run {
   int rundir, logs, job_fd;
   struct manta__origin initial; /* the checkpoint that the user named, or nothing */
   struct manta__tty tty;
-  bool exec;                    /* an execute call: no directory, no rows */
-  bool single;                  /* … of rank 0 alone */
-  bool resumed, replayed;       /* adopted; finished already, only its results are given */
+  bool exec;              /* an execute call: no directory, no rows */
+  bool single;            /* … of rank 0 alone */
+  bool resumed, replayed; /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
   struct manta__group group;

@@ -12,6 +12,7 @@
 #include <manta/manta.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "ckpt/ckdir.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
