@@ -241,10 +241,10 @@ class Trainer:
         """The newest one."""
     def close(self) -> None:
         """Ends the workers and frees the trainer."""
-    def keep(self, on: bool, /) -> None:
-        """Whether workers serve several calls of a train function."""
     def hold(self, on: bool, /) -> None:
         """Whether its idle workers stay when another trainer needs their room."""
+    def keep(self, on: bool, /) -> None:
+        """Whether workers serve several calls of a train function."""
     def logdir(self) -> str:
         """Where runs have their directories."""
     def notice(self) -> None:
