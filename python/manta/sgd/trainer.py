@@ -229,8 +229,8 @@ class Trainer:
 
     # --- runs -------------------------------------------------------------------------------------
 
-    @arguments
     @_frames.folded
+    @arguments
     def run(self, train_func: Callable[..., Any], config: Any = None,
             callbacks: Sequence[Any] | None = None, dataset: Any = None, checkpoint: Any = None,
             checkpoint_strategy: CheckpointStrategy | None = None,
