@@ -15,11 +15,11 @@ LIMIT_S = 50.0
 
 
 def run(*command: str, given: str | None = None, cwd: Path | None = None) -> str:
-    """What it prints, if it ends well."""
+    """What it and its workers print, if it ends well."""
     done = subprocess.run([sys.executable, *command], input=given, cwd=cwd, text=True,
                           capture_output=True, timeout=LIMIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + done.stderr
 
 
 # --- definitions of every kind --------------------------------------------------------------------
