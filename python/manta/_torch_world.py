@@ -64,6 +64,7 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
     name = _with_gpus() if gpus and backend != "nccl" else backend or "manta"
     _process_group.beside_gpus = "," in name
     _process_group.take_devices("cpu", *(["cuda"] if gpus else []))
+    _process_group.decline_recorder()
     world = _World(name, rank, size, one_host=local_size == size)
     try:
         _world = world

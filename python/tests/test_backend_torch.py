@@ -443,6 +443,19 @@ def test_own_init_that_contradicts_is_an_error(two: Crew, arguments: dict[str, A
     two(check)
 
 
+@pytest.mark.parametrize("size", ["", "100"])
+def test_the_flight_recorder_is_there_if_asked_for(monkeypatch: pytest.MonkeyPatch,
+                                                   size: str) -> None:
+    def hooks(torch: Any, rank: int, size: int) -> int | None:
+        world = torch.distributed.distributed_c10d._world
+        known = getattr(world, "pg_flight_recorder_hooks", None)  # since torch 2.15
+        return None if known is None else len(known)
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", size)
+    crew = Crew(1)
+    assert crew(hooks) in ([None], [1] if size else [0])
+    crew.trainer.shutdown()
+
+
 def test_nothing_stays_after_a_run(two: Crew) -> None:
     """Neither groups nor descriptors nor threads, nor a model in its wrapper."""
     def use(torch: Any, rank: int, size: int) -> None:

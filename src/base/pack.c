@@ -566,7 +566,7 @@ manta_status manta__unpack(manta_value *out, const void *bytes, size_t len, size
 
 manta_status manta_value_unpack(manta_value *out, const void *bytes, size_t len, manta_error *err)
 {
-  size_t used;
+  size_t used = 0;
   manta_value v = {0};
   MANTA_TRY(manta__unpack(&v, bytes, len, &used, err));
   if (used != len) {

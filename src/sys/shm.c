@@ -39,7 +39,7 @@ static manta_status lacking(int fd, size_t bytes, manta_error *err)
 manta_status manta__shm_of(const char *name, const void *p, size_t bytes, int *fd_out,
                            manta_error *err)
 {
-  int fd;
+  int fd = -1;
   MANTA_TRY(manta__shm_create(name, bytes, &fd, err));
   if (manta__write_all(fd, p, bytes, NULL) < 0)
     return lacking(fd, bytes, err);
@@ -51,7 +51,7 @@ manta_status manta__shm_from(const char *name, int fd, int *fd_out, manta_error 
 {
   struct stat sb;
   off_t at = 0;
-  int to;
+  int to = -1;
   if (fstat(fd, &sb) < 0 || !S_ISREG(sb.st_mode))
     return manta_error_set(err, MANTA_EINVAL, "the descriptor is not of a file or of memory");
   if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {

@@ -10,6 +10,7 @@ would only take turns with the first.
 
 from __future__ import annotations
 
+import os
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Iterator
 
@@ -23,8 +24,8 @@ from manta._process_group.group import (CpuBackend, Group, can_be_a_part, device
                                         rest, wake)
 from manta._process_group.operations import NAME
 
-__all__ = ["BYTE", "CpuBackend", "Group", "beside_gpus", "can_be_a_part", "default_ranks",
-           "devices", "forget", "rest", "take_devices", "wake"]
+__all__ = ["BYTE", "CpuBackend", "Group", "beside_gpus", "can_be_a_part", "decline_recorder",
+           "default_ranks", "devices", "forget", "rest", "take_devices", "wake"]
 
 beside_gpus = False  # whether groups are to be parts of mixed ones
 # libmanta's ranks of torch's default group, by rank there. []: all, as they are. None: the group is
@@ -56,6 +57,21 @@ def _exchange_ranks(options: Any) -> list[int]:
     """Who is who, over the store of the new world."""
     options.store.set(f"rank {options.group_rank}", str(_manta.place()[0]))
     return [int(options.store.get(f"rank {r}")) for r in range(options.group_size)]
+
+
+# --- the flight recorder --------------------------------------------------------------------------
+
+RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+
+
+def decline_recorder() -> None:
+    """torch 2.15 attaches its flight recorder to every group: 12 ms each, and a stack trace for
+    every operation. Who waits for whom libmanta says itself; whoever asks for the recorder by its
+    variable gets it."""
+    recording = getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", None)
+    if isinstance(recording, set):
+        asked = any(os.environ.get(name) for name in RECORDER_SIZES)
+        (recording.discard if asked else recording.add)(NAME)
 
 
 # --- torch.compile --------------------------------------------------------------------------------
