@@ -211,9 +211,9 @@ def checkpoint_of_gpu(b: Bench, p: Package) -> list[Row]:
 # --- Losing a worker -----------------------------------------------------------------------------
 
 
-def recover_once(p: Package, backend: str) -> list[float]:
+def recover_once(p: Package, backend: str, device: str = "cpu") -> list[float]:
     with tempfile.TemporaryDirectory(dir=p.b.scratch) as d:
-        return p.samples("recover", backend, p.b.sizes.py_kills, d)["recover_ms"]
+        return p.samples("recover", backend, p.b.sizes.py_kills, d, 0, device)["recover_ms"]
 
 
 COLD_S = 3  # from the first line of a fresh driver's train function to the kill
@@ -242,7 +242,14 @@ def recover(b: Bench) -> list[Row]:
             "ms", s["cold"], "<= 500", median(s["cold"]) <= 500),
     ]
     return [*rows, *versus(b, rows[0], "py-recover-torchrun", "torchrun", theirs["torchrun"]),
-            *versus(b, rows[0], "py-recover-ray", "Ray Train", theirs["ray"])]
+            *versus(b, rows[0], "py-recover-ray", "Ray Train", theirs["ray"]),
+            *(recover_on_gpu(b, p) if Path("/dev/nvidia0").exists() else [])]
+
+
+def recover_on_gpu(b: Bench, p: Package) -> list[Row]:
+    ms = recover_once(p, "manta", "cuda")
+    return [Row("py-recover-cuda", "SIGKILL of 1 of 2 DDP workers that share a GPU -> both train "
+                "again", "ms", ms, "<= 1000", median(ms) <= 1000)]
 
 
 # --- Steps, memory, bits -------------------------------------------------------------------------

@@ -25,7 +25,8 @@ def note(file: Path) -> None:
 
 
 def train(where: str, kills: int, rank: int, save: Callable[[dict[str, Any]], None],
-          load: Callable[[], dict[str, Any] | None], after_s: float = 0) -> int:
+          load: Callable[[], dict[str, Any] | None], after_s: float = 0,
+          device: str = "cpu") -> int:
     """The number of the last step. after_s: a kill comes so long after the first line at least."""
     first_line = time.monotonic()
     import models
@@ -34,9 +35,9 @@ def train(where: str, kills: int, rank: int, save: Callable[[dict[str, Any]], No
 
     died = len([*Path(where).glob("kill-*")])
     torch.manual_seed(0)
-    model = DistributedDataParallel(models.mlp())
+    model = DistributedDataParallel(models.mlp().to(device))
     optimizer = models.sgd(model)
-    x, y = torch.randn(64, 784), torch.randint(10, (64,))
+    x, y = torch.randn(64, 784).to(device), torch.randint(10, (64,)).to(device)
     at = 0
     if state := load():
         model.module.load_state_dict(state["model"])
@@ -48,6 +49,7 @@ def train(where: str, kills: int, rank: int, save: Callable[[dict[str, Any]], No
         models.step(model, optimizer, x, y)
         at += 1
         if here == 0 and died:
+            next(model.parameters()).sum().item()  # it is done, on a GPU as well
             note(Path(where, f"again-{died - 1}-{rank}"))
         if at % EVERY == 0:
             save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict(),

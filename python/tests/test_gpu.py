@@ -90,13 +90,15 @@ def _train(config: dict[str, Any]) -> tuple[int, int, float]:
     return attempt, os.getpid(), float(next(model.parameters()).sum())
 
 
-def test_a_kill_with_cuda_in_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_kill_with_cuda_in_use(tmp_path: Path, keep: bool) -> None:
+    """A survivor has its context again if workers are kept, and a new one if not."""
     with Trainer(num_workers=2, gpus_per_worker=0.5, logdir=tmp_path, quiet=True,
-                 backend="torch") as t:
-        before = t.run(os.getpid)
+                 backend="torch", keep_workers=keep) as t:
+        before = t.execute(os.getpid)
         got = t.run(_train, {"steps": 40})
     assert [g[0] for g in got] == [1, 1]
-    assert got[0][1] == before[0] and got[1][1] != before[1]  # the survivor kept its context
+    assert [now == was for (_, now, _), was in zip(got, before)] == [keep, False]
     assert got[0][2] == got[1][2]
 
 
