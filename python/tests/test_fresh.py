@@ -55,6 +55,7 @@ def test_a_revived_run_has_fresh_processes(tmp_path: Path) -> None:
         was = leave_traces()[1]
         if saved is None:
             sgd.save_checkpoint(pids=[os.getpid()])
+            _manta.comm().barrier()  # rank 0 has saved
             if sgd.world_rank() == 1:
                 Path(tmp_path, "fired").touch()
                 os.kill(os.getpid(), signal.SIGKILL)
