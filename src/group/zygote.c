@@ -21,11 +21,16 @@
 #include "sys/proc.h"
 #include "sys/sock.h"
 
+#define NEWBORN_MAX 64
+#define NEWBORN_S   5.0 // for a child to begin a session of its own
+
 struct zygote {
   manta__conn *conn;
   int lifeline;
   char *const *argv;
   const struct manta__job_ops *ops;
+  pid_t newborn[NEWBORN_MAX]; // forked, and perhaps still of our process group
+  int newborns;
 };
 
 #define LOW_PRIORITY "3" // nice level of its session while it warms up
@@ -105,6 +110,22 @@ static pid_t fork_between_hooks(struct zygote *z)
   return pid;
 }
 
+static void forget_grown(struct zygote *z)
+{
+  int kept = 0;
+  for (int i = 0; i < z->newborns; i++)
+    if (getpgid(z->newborn[i]) == getpgrp())
+      z->newborn[kept++] = z->newborn[i];
+  z->newborns = kept;
+}
+
+static void note_newborn(struct zygote *z, pid_t pid)
+{
+  forget_grown(z);
+  if (z->newborns < NEWBORN_MAX)
+    z->newborn[z->newborns++] = pid;
+}
+
 // True: we are a worker whose work is over.
 static bool serve_fork(struct zygote *z, struct manta__msg *m)
 {
@@ -121,8 +142,9 @@ static bool serve_fork(struct zygote *z, struct manta__msg *m)
   int pidfd = -1;
   if (pid > 0) {
     out.pid = pid;
-    pidfd =
-        manta__pidfd_open(pid); // ours until we reap it: the number cannot be another process yet
+    // Ours until we reap it: the number cannot be another process yet.
+    pidfd = manta__pidfd_open(pid);
+    note_newborn(z, pid);
   } else {
     out.error = errno;
   }
@@ -210,9 +232,13 @@ static void serve_succeed(struct zygote *z, struct manta__msg *m)
 
 // --- the loop ------------------------------------------------------------------------------------
 
-// What it has reaped is told; whoever is left becomes a child of the agent.
+// What it has reaped is told; whoever is left becomes a child of the agent. That ends our process
+// group when we are gone: no worker may still be in it.
 _Noreturn static void retire(struct zygote *z)
 {
+  int64_t by = manta__deadline(NEWBORN_S);
+  for (forget_grown(z); z->newborns > 0 && manta__now() < by; forget_grown(z))
+    usleep(1000);
   forward_exits(z);
   _exit(0);
 }

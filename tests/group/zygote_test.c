@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "group/orphans.h"
+#include "base/clock.h"
 #include "group/proto.h"
 #include "group/zygote.h"
 #include "sys/lifeline.h"
@@ -109,6 +109,11 @@ __attribute__((constructor)) static void start_a_thread(void)
   pthread_t t;
   if (getenv("ZYGOTE_TEST_THREAD"))
     pthread_create(&t, NULL, idle, NULL);
+}
+
+static void sleep_a_while(void)
+{
+  usleep(300000);
 }
 
 // --- the test as agent --------------------------------------------------------------------------
@@ -459,6 +464,30 @@ static void a_killed_zygote_leaves_its_workers_alive(void **ctx)
   manta__conn_destroy(z.conn);
 }
 
+// The agent ends the process group of a zygote that has gone: no worker may still be in it.
+static void a_retired_zygote_waits_for_its_newborn(void **ctx)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct zygote z;
+  struct worker w;
+  siginfo_t dead;
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  zygote_start(&z, "ZYGOTE_TEST_SLOW_BIRTH=1");
+  worker_start(&w, &z, 1);
+  assert_int_equal(getpgid(w.pid), z.pid); // it sleeps
+  assert_ok(manta__conn_send(z.conn, &(struct manta__msg){.kind = MANTA__M_RETIRE}, &err), &err);
+  assert_int_equal(waitid(P_PID, (id_t)z.pid, &dead, WEXITED | WNOWAIT), 0);
+  kill(-z.pid, SIGKILL);
+  assert_int_equal(reap(z.pid), 0);
+  check_echo(&w, 0, 1);
+  ask_exit(&w);
+  assert_int_equal(reap(w.pid), 0);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+  worker_close(&w);
+  close(z.lifeline);
+  manta__conn_destroy(z.conn);
+}
+
 static void a_zygote_with_threads_starts_workers_by_exec(void **ctx)
 {
   struct zygote z;
@@ -538,6 +567,8 @@ int main(int argc, char **argv)
 {
   if (getenv("ZYGOTE_TEST_TALK"))
     printf("# before the fork");
+  if (getenv("ZYGOTE_TEST_SLOW_BIRTH"))
+    pthread_atfork(NULL, NULL, sleep_a_while);
   if (manta_init(&argc, &argv) < 0)
     return 1;
   const struct CMUnitTest tests[] = {
@@ -546,6 +577,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(exit_statuses_are_forwarded),
       cmocka_unit_test(a_closed_lifeline_kills_a_worker),
       cmocka_unit_test(a_killed_zygote_leaves_its_workers_alive),
+      cmocka_unit_test(a_retired_zygote_waits_for_its_newborn),
       cmocka_unit_test(a_zygote_with_threads_starts_workers_by_exec),
       cmocka_unit_test(a_daemon_of_a_worker_is_known_by_its_mark),
       cmocka_unit_test(an_agent_that_goes_takes_its_zygote_along),
