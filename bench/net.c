@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "comm/comm.h"
-#include "comm/net.h"
+#include "comm/hosts/net.h"
 #include "sys/shm.h"
 
 #define WARM    2

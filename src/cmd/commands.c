@@ -10,9 +10,9 @@
 
 #include <manta/manta.h>
 
+#include "agent/bridge.h"
 #include "cmd/doctor.h"
 #include "cmd/format.h"
-#include "group/bridge.h"
 
 #define JSON                                                                                       \
   {                                                                                                \

@@ -11,12 +11,12 @@
 
 #include <manta/manta.h>
 
+#include "agent/agent.h"
+#include "agent/bridge.h"
+#include "agent/writer.h"
 #include "cmd/commands.h"
 #include "cmd/format.h"
-#include "group/agent.h"
-#include "group/bridge.h"
 #include "group/proto.h"
-#include "group/writer.h"
 
 // The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
 static bool has_role(const char *role)

@@ -81,7 +81,7 @@ manta_status manta__aside_clear(manta_comm *c, int peer, manta_error *err)
       m->half[peer] = NULL;
       MANTA_TRY(st);
     }
-    if (m->half[peer] || !manta__pair_peek(&c->team, manta__mover_place(c, peer), &next) ||
+    if (m->half[peer] || !manta__pair_peek(&c->team, manta__mover_local(c, peer), &next) ||
         is_wanted(m, peer, next.tag))
       return MANTA_OK;
     MANTA_TRY(begin(m, peer, &next, &a, err));

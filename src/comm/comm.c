@@ -8,8 +8,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "comm/hosts.h"
-#include "comm/reduce.h"
+#include "comm/hosts/hosts.h"
+#include "comm/reduce/reduce.h"
+#include "sys/pages.h"
 
 // --- making -------------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ manta_status manta__comm_make(manta_comm **out, struct manta__fabric *f, uint64_
   c->fabric = f;
   c->rank = rank;
   c->size = size;
-  manta__lane_init(&c->lane);
+  manta__backlog_init(&c->lane);
   pthread_mutex_init(&c->all_lock, NULL);
   manta_status st = manta__mover_init(&c->mover, size, err);
   if (st == MANTA_OK)
@@ -109,7 +110,7 @@ void manta__comm_end(manta_comm *c)
       *p = c->next;
       break;
     }
-  manta__lane_fini(&c->lane);
+  manta__backlog_fini(&c->lane);
   manta__mover_fini(c);
   manta__comm_gpu_end(c);
   if (c->hosts)
@@ -319,11 +320,11 @@ static manta_status submit(manta_comm *c, const struct manta__task *t, manta_wor
       !manta__comm_gpu_task(c, t, &gpu)) // a GPU takes all in their turn
     return work ? manta__mover_start(c, t, work, err) : manta__mover_run(c, t, err);
   if (work)
-    return manta__lane_start(c, t, work, err);
+    return manta__backlog_start(c, t, work, err);
   if (atomic_load_explicit(&c->lane.pending, memory_order_acquire) == 0)
     return manta__comm_run(c, t, err);
   manta_work *w;
-  MANTA_TRY(manta__lane_start(c, t, &w, err));
+  MANTA_TRY(manta__backlog_start(c, t, &w, err));
   return manta_work_wait(w, err);
 }
 
@@ -526,4 +527,34 @@ manta_status manta_comm_recv_tagged(manta_comm *c, void *buf, size_t count, mant
                                     int *from, int tag, manta_error *err)
 {
   return manta_comm_recv_tagged_start(c, buf, count, type, from, tag, NULL, err);
+}
+
+// --- memory that all can read
+// ---------------------------------------------------------------------
+
+manta_status manta_shm_alloc(manta_comm *c, size_t bytes, void **out, manta_error *err)
+{
+  uint64_t at = 0;
+  MANTA_TRY(manta__comm_usable(c, err));
+  MANTA_TRY(manta__heap_take(c->fabric, bytes, &at, err));
+  *out = c->fabric->base + at;
+  manta__pages_enlarge(*out, bytes, INT64_MAX); // once, for all of the training
+  return MANTA_OK;
+}
+
+// A call that we gave up may go on elsewhere, and write to buffers of ours.
+static bool may_be_in_use(const struct manta__fabric *f)
+{
+  for (const manta_comm *c = f->comms; c; c = c->next)
+    if (atomic_load(&c->team.line[c->team.rank].gave_up))
+      return true;
+  return false;
+}
+
+void manta_shm_free(manta_comm *c, void *p)
+{
+  bool stays = !p || c->failed || may_be_in_use(c->fabric); // until the attempt ends
+  uint64_t at = stays ? MANTA__NOWHERE : manta__heap_offset(c->fabric, p, 1);
+  if (at != MANTA__NOWHERE)
+    manta__heap_give(c->fabric, at);
 }

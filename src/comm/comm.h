@@ -4,18 +4,33 @@
  *
  * (1) A call is a task. It is run at once by the caller, or started: then it waits in the
  *     communicator's lane, whose thread (or whoever waits) runs it in its turn.
- * (2) Tasks of ranks that share memory are done by their team (comm/team.h).
+ * (2) Tasks of ranks that share memory are done by their team (comm/shm/team.h).
  * (3) Sends and receives have no turn: they are moved by whoever waits and by a second thread, so
  *     that two ranks may start a send to each other before they receive.
  *
- * comm.c   making, the public calls      lane.c   what was started
- * team.c   phases, waiting               shared.c collectives of a team
- * pair.c   bytes from one rank to another mover.c  sends and receives in flight
- * heap.c   memory that others can read   split.c  groups
- * hosts*.c groups that span hosts        net.c    messages between them
- * gpu.c    tasks on device memory        stager.c how staging goes
- * aside.c  messages whose receive has not come yet
- * direct.c collectives straight from the others' buffers
+ * comm.c      making, the public calls
+ * backlog.c   collectives that were started
+ * mover.c     sends and receives in flight
+ * aside.c     messages whose receive has not come yet
+ * split.c     groups: communicators out of communicators
+ * gpu.c       tasks on device memory
+ *
+ * reduce/     the sum of n arrays, and the other operations: kernels for each instruction set
+ *   reduce.c    which kernel runs         avx2.c, avx512.c, scalar.c: those there are
+ *   ref.c       the same, word by word    kernels.h, loop.h, isa.h: how they are made
+ * shm/        ranks that share memory
+ *   task.h      a call, and its description
+ *   team.c      phases, waiting           crowd.c   who waits moves to another processor
+ *   shared.c    collectives of a team     stager.c  how staging goes
+ *   direct.c    … straight from the others' buffers
+ *   pair.c      bytes from one rank to another
+ *   heap.c      memory that others can read
+ * hosts/      ranks on several hosts
+ *   hosts.c     layout, messages, how a call begins
+ *   calls.c     the collectives           reduction.c, lanes.c: reductions
+ *   move.c      sends and receives        net.c     the table of a transport, and its module
+ * nccl/       device memory: device.c in the core, the rest in a module
+ * ucx/        messages between hosts over UCX: a module
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H
@@ -26,23 +41,7 @@
 
 #include <manta/comm.h>
 
-#include "comm/team.h"
-
-struct manta__task {
-  enum manta__call call;
-  const void *send;
-  void *recv;
-  size_t count;
-  const size_t *counts; /* allgatherv */
-  manta_dtype type;
-  manta_op op;
-  int root;  /* of send and recv: the peer; -1: any */
-  int tag;   /* of those */
-  int *from; /* of recv: becomes the peer, or NULL */
-};
-
-/* Above what callers may have: messages of our own. */
-#define MANTA__TAG_GROUP (MANTA_TAG_MAX + 1)
+#include "comm/shm/team.h"
 
 struct manta_work {
   manta_comm *comm;
@@ -59,7 +58,7 @@ struct manta_work {
 };
 
 /* Collectives that were started, one behind the other. */
-struct manta__lane {
+struct manta__backlog {
   pthread_mutex_t lock;
   pthread_cond_t change;
   manta_work *first, **last;
@@ -102,15 +101,13 @@ struct manta_comm {
   void *ctx;
   struct manta__team team;    /* those on this host */
   struct manta__hosts *hosts; /* NULL: these are all */
-  struct manta__lane lane;
+  struct manta__backlog lane;
   struct manta__mover mover;
   struct manta__comm_gpu gpu;
   manta_work *all; /* not waited for yet */
   pthread_mutex_t all_lock;
 };
 
-/* Bytes of the segment for `size` ranks with a heap of `region` bytes each. */
-size_t manta__comm_segment(int size, uint64_t region);
 /* The communicator of all ranks. The segment must be all zeros and the same for all ranks. */
 manta_status manta__comm_create(manta_comm **out, const struct manta__comm_host *host,
                                 manta_error *err);
@@ -148,13 +145,13 @@ manta_status manta__comm_gpu_run(manta_comm *c, const struct manta__task *t, int
                                  manta_error *err);
 void manta__comm_gpu_end(manta_comm *c);
 
-/* --- lane.c --- */
-void manta__lane_init(struct manta__lane *l);
-void manta__lane_fini(struct manta__lane *l);
+/* --- backlog.c --- */
+void manta__backlog_init(struct manta__backlog *l);
+void manta__backlog_fini(struct manta__backlog *l);
 /* Queues a copy of the task. */
-manta_status manta__lane_start(manta_comm *c, const struct manta__task *t, manta_work **out,
-                               manta_error *err);
-void manta__lane_wait(struct manta__lane *l, manta_work *w);
+manta_status manta__backlog_start(manta_comm *c, const struct manta__task *t, manta_work **out,
+                                  manta_error *err);
+void manta__backlog_wait(struct manta__backlog *l, manta_work *w);
 manta_work *manta__work_new(manta_comm *c, const struct manta__task *t, manta_error *err);
 void manta__work_free(manta_work *w);
 
@@ -166,7 +163,7 @@ manta_status manta__mover_start(manta_comm *c, const struct manta__task *t, mant
                                 manta_error *err);
 void manta__mover_wait(manta_comm *c, manta_work *w);
 /* What the team calls a rank of the communicator that is on this host. */
-int manta__mover_place(const manta_comm *c, int rank);
+int manta__mover_local(const manta_comm *c, int rank);
 
 /* --- aside.c: with the mover's lock --- */
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "comm/comm.h"
-#include "comm/device.h"
+#include "comm/nccl/device.h"
 
 // To ask the driver takes a while, and our own segment is not a GPU's.
 bool manta__comm_gpu_task(const manta_comm *c, const struct manta__task *t, int *gpu)

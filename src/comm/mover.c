@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "comm/comm.h"
-#include "comm/hosts.h"
+#include "comm/hosts/hosts.h"
 #include "sys/thread.h"
 
 #define SPINS      2000
@@ -42,7 +42,7 @@ static void begin(manta_comm *c, manta_work *w)
                                  .count = t->count,
                                  .type = t->type,
                                  .place = sends && bytes > RENDEZVOUS
-                                              ? manta__heap_place(c->fabric, t->send, bytes)
+                                              ? manta__heap_offset(c->fabric, t->send, bytes)
                                               : MANTA__NOWHERE,
                                  .by = limit < 0 ? MANTA__NEVER : manta__now() + limit};
 }
@@ -60,7 +60,7 @@ static bool is_remote(const manta_comm *c, const manta_work *w)
   return c->hosts && c->hosts->host[w->move.peer] != c->hosts->me;
 }
 
-int manta__mover_place(const manta_comm *c, int rank)
+int manta__mover_local(const manta_comm *c, int rank)
 {
   return c->hosts ? c->hosts->local[rank] : rank;
 }
@@ -71,7 +71,7 @@ int manta__mover_place(const manta_comm *c, int rank)
 static bool step_here(manta_comm *c, manta_work *w, manta_status *st)
 {
   int peer = w->move.peer;
-  w->move.peer = manta__mover_place(c, peer);
+  w->move.peer = manta__mover_local(c, peer);
   bool over = manta__pair_step(&c->team, &w->move, st, &w->err);
   w->move.peer = peer;
   return over;

@@ -4,7 +4,7 @@
  *
  *   local   the command `manta`, on this host
  *   exec    a command whose standard input and output are the control channel, for example
- *           `ssh host manta agent --stdio`; a bridge on this host runs it (group/bridge.h)
+ *           `ssh host manta agent --stdio`; a bridge on this host runs it (agent/bridge.h)
  *
  * Whatever the way, the driver gets a child process and a socket on which an agent speaks, with
  * descriptors. Which way it is, only this room knows.

@@ -24,7 +24,7 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 
 #define MANTA__PROTO_VERSION 1
 
-enum manta__kind {
+enum manta__msg_kind {
   /* driver -> agent */
   MANTA__M_HELLO =
       1, /* request {version, wids, name}; reply {version, pid, host, address, cpus, gpus};
@@ -38,7 +38,7 @@ enum manta__kind {
   MANTA__M_ABORT,     /* end the attempt: raise the abort word with {cause} */
   MANTA__M_KILL,      /* SIGKILL these workers: {wids, cause} */
   MANTA__M_NOTICE,    /* asked to stop: workers see preempted() */
-  MANTA__M_SETTLE,    /* request: reply when no snapshot is being written or waits to be */
+  MANTA__M_DRAIN,     /* request: reply when no snapshot is being written or waits to be */
   MANTA__M_PROBE,     /* request: how many of `count` more workers would fit: {room} */
   MANTA__M_RENEW,     /* the attempt is over, or about to be: end the workers it was in, and fork
                        `count` successors: {as SPAWN, over: there is no other attempt} */
@@ -96,7 +96,7 @@ enum manta__kind {
   MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring. Also agent -> bridge:
                            fd: slot; answered by STORED or STOREFAIL */
   MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
-  /* across a bridge (group/bridge.h) */
+  /* across a bridge (agent/bridge.h) */
   MANTA__M_OPEN = 144, /* near -> far, first: {version, timeout} */
   MANTA__M_LOST,       /* near -> far -> agent: the driver is gone */
   MANTA__M_CKPT,       /* near -> far: what the next attempts begin from; fd: a slot */

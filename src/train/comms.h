@@ -7,7 +7,7 @@
 #define MANTA_TRAIN_COMMS_H
 
 #include "comm/comm.h"
-#include "comm/net.h"
+#include "comm/hosts/net.h"
 #include "group/worker.h"
 #include "sys/iface.h"
 

@@ -92,7 +92,7 @@ void manta_ddp_destroy(manta_ddp *d)
     manta__free((char *)(uintptr_t)d->param[i].name);
   manta__free(d->param);
   manta__free(d->grad);
-  manta__free(d->place);
+  manta__free(d->layout);
   manta__free(d->bucket);
   manta__free(d->saved);
   manta__free(d);
@@ -143,7 +143,7 @@ static manta_status reserve(manta_ddp *d, manta_error *err)
     size_t cap = d->cap ? d->cap * 2 : 16;
     if (!grow((void **)&d->param, sizeof *d->param, cap) ||
         !grow((void **)&d->grad, sizeof *d->grad, cap) ||
-        !grow((void **)&d->place, sizeof *d->place, cap))
+        !grow((void **)&d->layout, sizeof *d->layout, cap))
       return no_memory(err);
     d->cap = cap;
   }
@@ -200,7 +200,7 @@ static void place(manta_ddp *d, char *name, size_t count, manta_dtype type, size
   size_t at = b->used * manta_dtype_bytes(type), i = d->count++;
   d->param[i] = (manta_tensor){name, type, 1, {(int64_t)count}, b->param + at};
   d->grad[i] = (manta_tensor){name, type, 1, {(int64_t)count}, b->grad + at};
-  d->place[i] = (struct manta__place){.bucket = bucket, .block = d->blocks};
+  d->layout[i] = (struct manta__ddp_param){.bucket = bucket, .block = d->blocks};
   d->blocks += manta__norm_blocks(count);
   b->used += rounded(count, type);
   b->members++;

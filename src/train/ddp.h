@@ -31,7 +31,7 @@ struct manta__bucket {
   manta_work *work;
 };
 
-struct manta__place {
+struct manta__ddp_param {
   size_t bucket;
   size_t block; /* the first of its blocks */
   bool ready;
@@ -41,7 +41,7 @@ struct manta_ddp {
   manta_comm *comm;
   manta_ddp_config cfg;
   manta_tensor *param, *grad; /* by index; names are the param's */
-  struct manta__place *place;
+  struct manta__ddp_param *layout;
   size_t count, cap;
   struct manta__bucket *bucket;
   size_t buckets, bucket_cap;

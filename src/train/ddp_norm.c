@@ -88,7 +88,7 @@ static void squares_of(manta_ddp *d, size_t i)
   const manta_tensor *g = &d->grad[i];
   size_t count = (size_t)g->shape[0], bytes = manta_dtype_bytes(g->dtype);
   int rank = manta_comm_rank(d->comm), size = manta_comm_size(d->comm);
-  size_t block = d->place[i].block;
+  size_t block = d->layout[i].block;
   for (size_t at = 0; at < count; at += MANTA__NORM_BLOCK, block++) {
     size_t n = count - at < MANTA__NORM_BLOCK ? count - at : MANTA__NORM_BLOCK;
     bool ours = block % (size_t)size == (size_t)rank;
@@ -101,7 +101,7 @@ void manta__ddp_squares(manta_ddp *d, size_t b)
 {
   size_t left = d->bucket[b].members;
   for (size_t i = d->bucket[b].first; left > 0; i++)
-    if (d->place[i].bucket == b) {
+    if (d->layout[i].bucket == b) {
       squares_of(d, i);
       left--;
     }

@@ -80,12 +80,12 @@ manta_status manta_ddp_ready(manta_ddp *d, size_t index, manta_error *err)
     return manta_error_set(err, MANTA_EINVAL, "parameter %zu of %zu", index, d->count);
   if (d->paused)
     return MANTA_OK;
-  if (d->place[index].ready)
+  if (d->layout[index].ready)
     return manta_error_set(err, MANTA_ESTATE, "the gradient of '%s' was ready already",
                            d->grad[index].name);
-  d->place[index].ready = true;
+  d->layout[index].ready = true;
   d->touched = true;
-  d->bucket[d->place[index].bucket].missing--;
+  d->bucket[d->layout[index].bucket].missing--;
   return d->overlap ? manta__ddp_end(d, start_next(d, false, &d->error), err) : MANTA_OK;
 }
 
@@ -94,7 +94,7 @@ static void begin_step(manta_ddp *d)
   d->next = d->buckets;
   d->touched = false;
   for (size_t i = 0; i < d->count; i++)
-    d->place[i].ready = false;
+    d->layout[i].ready = false;
   for (size_t i = 0; i < d->buckets; i++)
     d->bucket[i].missing = d->bucket[i].members;
 }

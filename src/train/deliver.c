@@ -29,7 +29,7 @@ void manta__call_start(manta_run *r)
   manta_run_info info = {.run_dir = r->dir,
                          .run_id = id,
                          .config = &r->config,
-                         .workers = r->group.policy.want,
+                         .workers = r->membership.policy.want,
                          .resumed = r->resumed};
   for (size_t i = 0; i < r->callback_count; i++) {
     manta_error err = MANTA_ERROR_INIT;
@@ -216,14 +216,14 @@ static void renew(manta_run *r)
   t->parked = r;
   t->run = NULL;
   pthread_mutex_unlock(&drv.lock);
-  manta_status st = r->renew(r->renew_ctx, (int)r->group.attempt, &err);
+  manta_status st = r->renew(r->renew_ctx, (int)r->membership.attempt, &err);
   pthread_mutex_lock(&drv.lock);
   t->run = r;
   t->parked = NULL;
   r->paused = false;
   err.status = st == MANTA_ENOROOM ? MANTA_EUSER : st; // no room would be waited for
   if (st < 0)
-    manta__group_noroom(&r->group, &err, manta__now());
+    manta__membership_noroom(&r->membership, &err, manta__now());
   else
     manta__form(r);
   manta__driver_wake();

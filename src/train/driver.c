@@ -41,8 +41,8 @@ void manta__driver_wake(void)
 static int64_t read_agents(int64_t now)
 {
   int64_t next = MANTA__NEVER;
-  for (struct manta__node *n = drv.nodes; n; n = n->next) {
-    int64_t at = manta__node_read(n, now);
+  for (struct manta__link *n = drv.nodes; n; n = n->next) {
+    int64_t at = manta__link_read(n, now);
     next = at < next ? at : next;
   }
   return next;
@@ -86,7 +86,7 @@ static bool arm_rings(void)
 static nfds_t poll_agents(struct pollfd *p)
 {
   nfds_t count = 0;
-  for (struct manta__node *a = drv.nodes; a; a = a->next)
+  for (struct manta__link *a = drv.nodes; a; a = a->next)
     if (a->conn)
       p[count++] =
           (struct pollfd){.fd = manta__conn_fd(a->conn),
@@ -113,7 +113,7 @@ static void wait_for_events(int64_t until)
   rd = p[1].revents ? read(drv.ring_fd, &n, 8) : rd;
   (void)rd;
   pthread_mutex_lock(&drv.lock);
-  for (struct manta__node *a = drv.nodes; a; a = a->next)
+  for (struct manta__link *a = drv.nodes; a; a = a->next)
     if (a->conn && manta__conn_pending(a->conn))
       manta__conn_flush(a->conn, NULL);
 }
@@ -155,7 +155,7 @@ static void forget_in_child(void)
     return;
   drv.dead = true;
   drv.running = false;
-  for (struct manta__node *n = drv.nodes; n; n = n->next) {
+  for (struct manta__link *n = drv.nodes; n; n = n->next) {
     int fd = n->conn ? manta__conn_fd(n->conn) : -1;
     manta__fd_close(&fd);
   }
@@ -194,7 +194,7 @@ manta_status manta__driver_up(manta_error *err)
 
 void manta__driver_down(void)
 {
-  if (!drv.running || drv.trainers || manta__nodes_kept())
+  if (!drv.running || drv.trainers || manta__links_kept())
     return;
   drv.quit = true;
   manta__driver_wake();
@@ -202,7 +202,7 @@ void manta__driver_down(void)
   pthread_join(drv.thread, NULL);
   pthread_mutex_lock(&drv.lock);
   drv.running = false;
-  manta__nodes_end();
+  manta__links_end();
   manta__fd_close(&drv.command_fd);
   manta__fd_close(&drv.ring_fd);
 }
@@ -211,9 +211,9 @@ manta_status manta__driver_keep(const struct manta__program *p, int threads, man
 {
   static const struct manta__engine_host here = {.timeout_s = 0};
   pthread_mutex_lock(&drv.lock);
-  struct manta__node *n = manta__node_use(&here, err);
-  manta_status st = n ? manta__node_keep(n, p, threads, err) : MANTA_ENOMEM;
-  manta__node_drop(n);
+  struct manta__link *n = manta__link_use(&here, err);
+  manta_status st = n ? manta__link_keep(n, p, threads, err) : MANTA_ENOMEM;
+  manta__link_drop(n);
   pthread_mutex_unlock(&drv.lock);
   return st;
 }
@@ -222,8 +222,8 @@ manta_status manta__driver_keep_hosts(manta_trainer *t, manta_error *err)
 {
   manta_status st = MANTA_OK;
   pthread_mutex_lock(&drv.lock);
-  for (int i = 0; i < t->places && st == MANTA_OK; i++)
-    st = manta__node_keep(t->place[i].node, &t->program, t->threads, err);
+  for (int i = 0; i < t->hosts && st == MANTA_OK; i++)
+    st = manta__link_keep(t->host[i].link, &t->program, t->threads, err);
   pthread_mutex_unlock(&drv.lock);
   return st;
 }
@@ -231,7 +231,7 @@ manta_status manta__driver_keep_hosts(manta_trainer *t, manta_error *err)
 void manta__driver_release(void)
 {
   pthread_mutex_lock(&drv.lock);
-  manta__nodes_release();
+  manta__links_release();
   manta__driver_down();
   pthread_mutex_unlock(&drv.lock);
 }

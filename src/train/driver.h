@@ -28,8 +28,8 @@
 
 /* An agent as its driver sees it: on this host or, through a bridge, on another. Trainers that name
  * the same host share it. */
-struct manta__node {
-  struct manta__node *next;
+struct manta__link {
+  struct manta__link *next;
   const struct manta__engine *engine;
   char *name, *command; /* as given; command NULL: this host */
   double timeout_s;     /* silence for longer: it is lost */
@@ -55,7 +55,7 @@ struct manta__driver {
   pthread_t thread;
   bool running, quit, dead; /* dead: we are a forked child */
   int command_fd, ring_fd;  /* eventfds: user threads (also from signal handlers: atomic), rows */
-  struct manta__node *nodes;
+  struct manta__link *nodes;
   uint32_t starts; /* of agents: their workers are numbered apart */
   uint32_t groups;
   manta_trainer *trainers;
@@ -90,31 +90,32 @@ manta_status manta__driver_up(manta_error *err);
 /* Ends the agents and the thread when no trainer is left; drops the lock for the while. */
 void manta__driver_down(void);
 void manta__driver_wake(void);
-/* --- node.c: agents --- */
+
+/* --- link.c: agents --- */
 
 /* The agent of a host, known to be used by one trainer more; it is not started yet. */
-struct manta__node *manta__node_use(const struct manta__engine_host *h, manta_error *err);
+struct manta__link *manta__link_use(const struct manta__engine_host *h, manta_error *err);
 /* One trainer less; an agent that nobody uses is told to leave, unless it is on this host. */
-void manta__node_drop(struct manta__node *n);
+void manta__link_drop(struct manta__link *n);
 /* Starts it with a process of the program, and keeps it, also without trainers. */
-manta_status manta__node_keep(struct manta__node *n, const struct manta__program *p, int threads,
+manta_status manta__link_keep(struct manta__link *n, const struct manta__program *p, int threads,
                               manta_error *err);
 /* Starts it, and the thread, if it does not run. */
-manta_status manta__node_up(struct manta__node *n, manta_error *err);
+manta_status manta__link_up(struct manta__link *n, manta_error *err);
 /* Its name for messages. */
-const char *manta__node_name(const struct manta__node *n);
+const char *manta__link_name(const struct manta__link *n);
 /* The program's zygotes can be started by the agent from now on; gives their key. */
-manta_status manta__node_program(struct manta__node *n, const struct manta__program *p, int threads,
+manta_status manta__link_program(struct manta__link *n, const struct manta__program *p, int threads,
                                  uint64_t *key_out, manta_error *err);
 /* … and one is started now. */
-manta_status manta__node_warm(struct manta__node *n, uint64_t key, manta_error *err);
-manta_status manta__node_send(struct manta__node *n, const struct manta__msg *m,
+manta_status manta__link_warm(struct manta__link *n, uint64_t key, manta_error *err);
+manta_status manta__link_send(struct manta__link *n, const struct manta__msg *m,
                               const manta_value *v, manta_error *err);
 /* Reads what it has said; notices its end and its silence. Returns when to look again. */
-int64_t manta__node_read(struct manta__node *n, int64_t now);
+int64_t manta__link_read(struct manta__link *n, int64_t now);
 /* Those that are kept are so no longer; whether there are any. */
-void manta__nodes_release(void);
-bool manta__nodes_kept(void);
-void manta__nodes_end(void);
+void manta__links_release(void);
+bool manta__links_kept(void);
+void manta__links_end(void);
 
 #endif

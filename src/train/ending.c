@@ -15,7 +15,7 @@ static void gather_results(manta_run *r)
 {
   if (manta_value_set_list(&r->results) < 0)
     return;
-  for (int i = 0; i < r->group.world; i++)
+  for (int i = 0; i < r->membership.world; i++)
     manta_value_append(&r->results, &r->result[i]);
 }
 
@@ -76,9 +76,9 @@ static void settle(manta_run *r)
   manta_value none = {0};
   double limit = r->error.status == MANTA_ECANCELED ? SETTLE_STOP_S : SETTLE_S;
   r->settling = 1 + r->storing.busy; // ours: none of the answers comes before all were asked
-  for (int i = 0; i < t->places && !r->exec; i++) {
-    struct manta__node *n = t->place[i].node;
-    struct manta__msg m = {.kind = MANTA__M_SETTLE, .group = t->group};
+  for (int i = 0; i < t->hosts && !r->exec; i++) {
+    struct manta__link *n = t->host[i].link;
+    struct manta__msg m = {.kind = MANTA__M_DRAIN, .group = t->group};
     if (n->conn && manta__rpc_call(&n->rpc, n->conn, &m, &none, manta__deadline(limit), on_settled,
                                    r, &err) == MANTA_OK)
       r->settling++;
@@ -89,14 +89,14 @@ static void settle(manta_run *r)
 // The message a user reads first: the root, then how often it was tried.
 static void compose_error(manta_run *r)
 {
-  r->error = r->group.root;
+  r->error = r->membership.root;
   if (r->error.status == MANTA_EPREEMPTED && r->dir)
     snprintf(r->error.message, sizeof r->error.message,
              "asked to stop; `manta resume %s` goes on from the newest checkpoint", r->dir);
-  if (manta_status_harm(r->error.status) == MANTA_HARM_RANK && r->group.retries > 0) {
+  if (manta_status_harm(r->error.status) == MANTA_HARM_RANK && r->membership.retries > 0) {
     size_t n = strlen(r->error.message);
     snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",
-             r->group.retries);
+             r->membership.retries);
   }
 }
 

@@ -42,7 +42,7 @@ static void tell_all(manta_run *r, uint16_t kind, uint64_t round, const void *p,
 {
   struct manta__msg m = {.kind = kind,
                          .group = r->trainer->group,
-                         .id = {r->id, r->group.attempt, -1, 0},
+                         .id = {r->id, r->membership.attempt, -1, 0},
                          .call = round,
                          .data = p,
                          .len = n};
@@ -119,8 +119,8 @@ static void tell_open(manta_run *r)
 {
   manta_trainer *t = r->trainer;
   int hosts = 0;
-  for (int i = 0; i < t->places; i++)
-    hosts += t->place[i].count > 0;
+  for (int i = 0; i < t->hosts; i++)
+    hosts += t->host[i].count > 0;
   if (hosts < 2 || t->told_open)
     return;
   t->told_open = true;
@@ -155,7 +155,7 @@ void manta__exchange_give(manta_run *r, const struct manta__msg *m)
 
 static bool counts(const manta_run *r, int rank)
 {
-  const struct manta__member *m = &r->group.member[rank];
+  const struct manta__member *m = &r->membership.member[rank];
   return m->state == MANTA__MB_RUNNING && !m->dying && !r->exchange.voice[rank].left;
 }
 
@@ -164,7 +164,7 @@ void manta__exchange_settle(manta_run *r)
   struct manta__exchange *x = &r->exchange;
   int64_t least = INT64_MAX;
   int votes = 0;
-  if (x->world != r->group.world)
+  if (x->world != r->membership.world)
     return; // an attempt that is not formed yet, or not any more
   for (int i = 0; i < x->world; i++) {
     if (!counts(r, i))
@@ -208,10 +208,10 @@ void manta__exchange_fetch(manta_run *r, const struct manta__msg *m)
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
   int rank = m->kind == MANTA__M_FETCH ? 0 : m->id.rank;
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
-    if (rank >= p->first && rank < p->first + p->count && p->node->conn &&
-        manta__node_send(p->node, m, NULL, &err) < 0)
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
+    if (rank >= p->first && rank < p->first + p->count && p->link->conn &&
+        manta__link_send(p->link, m, NULL, &err) < 0)
       manta__warn("%s", err.message);
   }
 }

@@ -97,24 +97,24 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
   uint64_t key;
   manta_pair pairs[MANTA__REQUEST_PAIRS];
   struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
-  struct manta__node *n = t->place[0].node;
+  struct manta__link *n = t->host[0].link;
   t->spawning = true;
   t->spawn_error = (manta_error)MANTA_ERROR_INIT;
-  if (t->places > 1)
+  if (t->hosts > 1)
     return manta__muster_begin(t, err);
-  MANTA_TRY(manta__node_up(n, err));
-  MANTA_TRY(manta__node_program(n, &t->program, t->threads, &key, err));
+  MANTA_TRY(manta__link_up(n, err));
+  MANTA_TRY(manta__link_program(n, &t->program, t->threads, &key, err));
   manta_value v = manta__form_request(t, pairs, key, t->workers, t->min_workers);
-  return manta__node_send(n, &m, &v, err);
+  return manta__link_send(n, &m, &v, err);
 }
 
 // Where a run has ended well there may be another; its workers are there then.
-static int successors(const manta_run *r, const struct manta__place *p)
+static int successors(const manta_run *r, const struct manta__trainer_host *p)
 {
   const manta_trainer *t = r->trainer;
   if (r->finishing)
     return r->error.status == 0 ? p->count : 0;
-  return t->places > 1 ? p->count : r->group.policy.want;
+  return t->hosts > 1 ? p->count : r->membership.policy.want;
 }
 
 void manta__form_renew(manta_run *r)
@@ -123,30 +123,30 @@ void manta__form_renew(manta_run *r)
   manta_error err = MANTA_ERROR_INIT;
   manta_pair pairs[MANTA__REQUEST_PAIRS + 1];
   struct manta__msg m = {
-      .kind = MANTA__M_RENEW, .group = t->group, .id = {r->id, r->group.attempt, -1, 0}};
-  for (int i = 0; i < t->places && !t->keep && !r->exec; i++) {
-    struct manta__place *p = &t->place[i];
+      .kind = MANTA__M_RENEW, .group = t->group, .id = {r->id, r->membership.attempt, -1, 0}};
+  for (int i = 0; i < t->hosts && !t->keep && !r->exec; i++) {
+    struct manta__trainer_host *p = &t->host[i];
     uint64_t key = 0;
     int count = successors(r, p);
-    if (!p->node->conn ||
-        (count > 0 && manta__node_program(p->node, &t->program, t->threads, &key, &err) < 0))
+    if (!p->link->conn ||
+        (count > 0 && manta__link_program(p->link, &t->program, t->threads, &key, &err) < 0))
       continue;
     manta_value v = manta__form_request(t, pairs, key, count, 0);
     v.u.pairs[v.count++] = MANTA_KV_BOOL("over", r->finishing);
-    if (manta__node_send(p->node, &m, &v, &err) < 0)
+    if (manta__link_send(p->link, &m, &v, &err) < 0)
       manta__warn("%s", err.message);
   }
 }
 
 // The directory goes along: an agent behind a bridge leaves it there.
-manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err)
+manta_status manta__form_announce(manta_run *r, struct manta__trainer_host *p, manta_error *err)
 {
   manta_trainer *t = r->trainer;
   if (p->announced && !r->exec)
     return MANTA_OK;
   struct manta__msg m = {.kind = MANTA__M_RUN,
                          .group = t->group,
-                         .id = {r->id, r->group.attempt, -1, 0},
+                         .id = {r->id, r->membership.attempt, -1, 0},
                          .fd = {r->rundir, r->logs, r->tty.fd},
                          .fds = r->exec         ? 0
                                 : r->tty.fd < 0 ? 2
@@ -158,10 +158,10 @@ manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_er
                 MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min),
                 MANTA_KV_BOOL("exec", r->exec));
   p->announced |= !r->exec;
-  return manta__node_send(p->node, &m, &v, err);
+  return manta__link_send(p->link, &m, &v, err);
 }
 
-manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v,
+manta_status manta__form_send(manta_run *r, struct manta__trainer_host *p, manta_value *v,
                               const struct manta__origin *from, manta_error *err)
 {
   manta_trainer *t = r->trainer;
@@ -172,12 +172,12 @@ manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value 
   v->u.pairs[v->count++] = MANTA_KV_BOOL("given", from->given);
   struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
                          .group = t->group,
-                         .id = {r->id, r->group.attempt, -1, 0},
+                         .id = {r->id, r->membership.attempt, -1, 0},
                          .fd = {r->job_fd},
                          .fds = 1 + from->count};
   for (int i = 0; i < from->count; i++)
     m.fd[1 + i] = from->fd[i];
-  return manta__node_send(p->node, &m, v, err);
+  return manta__link_send(p->link, &m, v, err);
 }
 
 void manta__form_checkpoint(manta_run *r, struct manta__origin *out)
@@ -195,16 +195,17 @@ void manta__form_checkpoint(manta_run *r, struct manta__origin *out)
 static manta_status form_here(manta_run *r, manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  struct manta__place *p = &t->place[0];
+  struct manta__trainer_host *p = &t->host[0];
   uint64_t key;
   struct manta__origin from;
-  MANTA_TRY(manta__node_up(p->node, err));
-  MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
+  MANTA_TRY(manta__link_up(p->link, err));
+  MANTA_TRY(manta__link_program(p->link, &t->program, t->threads, &key, err));
   MANTA_TRY(manta__form_announce(r, p, err));
   if (p->planned == 0)
-    p->planned = r->group.policy.want;
+    p->planned = r->membership.policy.want;
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
-  manta_value v = manta__form_request(t, pairs, key, r->group.policy.want, r->group.policy.min);
+  manta_value v =
+      manta__form_request(t, pairs, key, r->membership.policy.want, r->membership.policy.min);
   manta__form_checkpoint(r, &from);
   manta_status st = manta__form_send(r, p, &v, &from, err);
   manta__origin_close(&from);
@@ -216,27 +217,28 @@ void manta__form(manta_run *r)
   manta_error err = MANTA_ERROR_INIT;
   manta__exchange_end(&r->exchange);
   manta_status st =
-      r->trainer->places > 1 ? manta__muster_begin(r->trainer, &err) : form_here(r, &err);
+      r->trainer->hosts > 1 ? manta__muster_begin(r->trainer, &err) : form_here(r, &err);
   if (st < 0)
-    manta__group_noroom(&r->group, &err, manta__now());
+    manta__membership_noroom(&r->membership, &err, manta__now());
 }
 
 // The agent on this host knows of a run that has no workers here, too: it keeps the named socket.
 static void open_door(manta_run *r)
 {
   manta_error err = MANTA_ERROR_INIT;
-  struct manta__node *n = r->trainer->door;
-  struct manta__msg m = {
-      .kind = MANTA__M_RUN, .group = r->trainer->group, .id = {r->id, r->group.attempt, -1, 0}};
+  struct manta__link *n = r->trainer->door;
+  struct manta__msg m = {.kind = MANTA__M_RUN,
+                         .group = r->trainer->group,
+                         .id = {r->id, r->membership.attempt, -1, 0}};
   manta_value v = MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""));
-  for (int i = 0; i < r->trainer->places; i++)
-    if (r->trainer->place[i].node == n)
+  for (int i = 0; i < r->trainer->hosts; i++)
+    if (r->trainer->host[i].link == n)
       return; // it has workers here, and is told anyway
-  if (manta__node_up(n, &err) < 0 || manta__node_send(n, &m, &v, &err) < 0)
+  if (manta__link_up(n, &err) < 0 || manta__link_send(n, &m, &v, &err) < 0)
     manta__warn("manta ps will not show this run: %s", err.message);
 }
 
-static void begin_at(struct manta__place *p)
+static void begin_at(struct manta__trainer_host *p)
 {
   p->announced = false;
   p->planned = 0;
@@ -246,9 +248,9 @@ void manta__run_begin(manta_run *r, uint32_t attempt)
 {
   if (r->trainer->door && !r->exec)
     open_door(r);
-  for (int i = 0; i < r->trainer->places && !r->exec; i++)
-    begin_at(&r->trainer->place[i]);
-  manta__group_begin(&r->group, attempt, manta__now());
+  for (int i = 0; i < r->trainer->hosts && !r->exec; i++)
+    begin_at(&r->trainer->host[i]);
+  manta__membership_begin(&r->membership, attempt, manta__now());
   manta__form(r);
 }
 
@@ -263,27 +265,27 @@ void manta__form_done(manta_run *r, int world, int64_t now)
   if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
     manta__warn("%s", err.message);
   manta__rows_queue(r);
-  if (world < r->group.policy.want)
+  if (world < r->membership.policy.want)
     manta__run_warn(t, "going on with %d of %d workers: there is no room for more", world,
-                    r->group.policy.want);
+                    r->membership.policy.want);
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
   manta__run_log(r, MANTA__EV_ATTEMPT, &rec);
   if (manta__exchange_begin(&r->exchange, world, &err) < 0)
     manta__warn("%s", err.message);
-  manta__group_formed(&r->group, t->wids, world);
+  manta__membership_formed(&r->membership, t->wids, world);
   if (r->timeline.formed == 0)
     r->timeline.formed = now - r->timeline.began;
   r->told_noroom = false;
   manta__run_tell_door(t, false);
 }
 
-void manta__form_on_formed(manta_trainer *t, struct manta__node *n, struct manta__msg *m,
+void manta__form_on_formed(manta_trainer *t, struct manta__link *n, struct manta__msg *m,
                            const manta_value *v, int64_t now)
 {
   manta_run *r = t->run;
   int world = (int)manta_value_as_int(manta_value_get(v, "world"), 0);
   const manta_value *wids = manta_value_get(v, "wids");
-  if (t->places > 1) {
+  if (t->hosts > 1) {
     manta__muster_answer(t, n, v, NULL);
     return;
   }
@@ -291,12 +293,12 @@ void manta__form_on_formed(manta_trainer *t, struct manta__node *n, struct manta
     t->spawning = false;
     return;
   }
-  if (!r || m->id.run != r->id || m->id.attempt != r->group.attempt || world > MANTA_MAX_RANKS)
+  if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt || world > MANTA_MAX_RANKS)
     return;
   n->gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0);
   for (int i = 0; i < world; i++)
     t->wids[i] = manta_value_as_int(manta_value_at(wids, (size_t)i), -1);
-  t->place[0].count = world;
+  t->host[0].count = world;
   manta__form_done(r, world, now);
 }
 
@@ -306,17 +308,17 @@ void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now)
     r->told_noroom = true;
     manta__run_warn(r->trainer, "waiting for room: %s", why->message);
   }
-  manta__group_noroom(&r->group, why, now);
+  manta__membership_noroom(&r->membership, why, now);
 }
 
-void manta__form_on_noroom(manta_trainer *t, struct manta__node *n, const manta_value *v,
+void manta__form_on_noroom(manta_trainer *t, struct manta__link *n, const manta_value *v,
                            int64_t now)
 {
   manta_error why = MANTA_ERROR_INIT;
   why.status = (manta_status)manta_value_as_int(manta_value_get(v, "status"), MANTA_ENOROOM);
   snprintf(why.message, sizeof why.message, "%s",
            manta_value_as_string(manta_value_get(v, "message"), ""));
-  if (t->places > 1) {
+  if (t->hosts > 1) {
     manta__muster_answer(t, n, NULL, &why);
     return;
   }
@@ -339,16 +341,16 @@ static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
     r->room += (int)manta_value_as_int(manta_value_get(&v, "room"), 0);
   manta_value_fini(&v);
   if (--r->probing == 0)
-    manta__group_room(&r->group, r->room, manta__now());
+    manta__membership_room(&r->membership, r->room, manta__now());
 }
 
-static void ask_room(manta_run *r, struct manta__place *p, int missing)
+static void ask_room(manta_run *r, struct manta__trainer_host *p, int missing)
 {
   manta_pair pairs[MANTA__REQUEST_PAIRS];
   manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = MANTA__M_PROBE, .group = r->trainer->group};
   manta_value v = manta__form_request(r->trainer, pairs, 0, missing, 1);
-  if (p->node->conn && manta__rpc_call(&p->node->rpc, p->node->conn, &m, &v,
+  if (p->link->conn && manta__rpc_call(&p->link->rpc, p->link->conn, &m, &v,
                                        manta__deadline(PROBE_S), on_room, r, &err) == MANTA_OK)
     r->probing++;
 }
@@ -357,23 +359,23 @@ static void ask_room(manta_run *r, struct manta__place *p, int missing)
 int64_t manta__form_probe(manta_run *r, int64_t now)
 {
   manta_trainer *t = r->trainer;
-  int missing = r->group.policy.want - r->group.world;
-  if (r->exec || r->group.phase != MANTA__G_RUNNING || missing <= 0)
+  int missing = r->membership.policy.want - r->membership.world;
+  if (r->exec || r->membership.phase != MANTA__PHASE_RUNNING || missing <= 0)
     return MANTA__NEVER;
-  double every = r->group.policy.grow_after_s / 4;
+  double every = r->membership.policy.grow_after_s / 4;
   every = every > PROBE_S ? PROBE_S : every < 0.01 ? 0.01 : every;
   if (now < r->probe_ns || r->probing)
     return r->probe_ns > now ? r->probe_ns : now + (int64_t)(every * 1e9);
   r->probe_ns = now + (int64_t)(every * 1e9);
   r->room = 0;
-  if (t->places > 1)
+  if (t->hosts > 1)
     manta__muster_tend(t, now);
-  for (int i = 0; i < t->places; i++) {
-    int more = t->places > 1 ? manta__muster_spare(t, i, r->group.policy.want) : missing;
+  for (int i = 0; i < t->hosts; i++) {
+    int more = t->hosts > 1 ? manta__muster_spare(t, i, r->membership.policy.want) : missing;
     if (more > 0)
-      ask_room(r, &t->place[i], more);
+      ask_room(r, &t->host[i], more);
   }
   if (r->probing == 0)
-    manta__group_room(&r->group, 0, now);
+    manta__membership_room(&r->membership, 0, now);
   return r->probe_ns;
 }

@@ -26,22 +26,22 @@ static manta_status add(manta_trainer *t, const manta_host *h, double timeout_s,
 {
   struct manta__engine_host e = {h->name, h->command, timeout_s};
   if (h->slots < 0 || h->slots > MANTA_MAX_RANKS)
-    return manta_error_set(err, MANTA_EINVAL, "hosts[%d].slots must be 0 to %d, not %d", t->places,
+    return manta_error_set(err, MANTA_EINVAL, "hosts[%d].slots must be 0 to %d, not %d", t->hosts,
                            MANTA_MAX_RANKS, h->slots);
   if (blank(h->command))
-    return manta_error_set(err, MANTA_EINVAL, "hosts[%d].command is empty", t->places);
+    return manta_error_set(err, MANTA_EINVAL, "hosts[%d].command is empty", t->hosts);
   if (h->command && (!h->name || blank(h->name)))
-    return manta_error_set(err, MANTA_EINVAL, "hosts[%d] has a command and no name", t->places);
-  struct manta__node *n = manta__node_use(&e, err);
+    return manta_error_set(err, MANTA_EINVAL, "hosts[%d] has a command and no name", t->hosts);
+  struct manta__link *n = manta__link_use(&e, err);
   if (!n)
     return err ? err->status : MANTA_ENOMEM;
-  for (int i = 0; i < t->places; i++)
-    if (t->place[i].node == n) {
-      manta__node_drop(n);
-      return manta_error_set(err, MANTA_EINVAL, "hosts[%d] is the same as hosts[%d]", t->places, i);
+  for (int i = 0; i < t->hosts; i++)
+    if (t->host[i].link == n) {
+      manta__link_drop(n);
+      return manta_error_set(err, MANTA_EINVAL, "hosts[%d] is the same as hosts[%d]", t->hosts, i);
     }
-  struct manta__place *p = &t->place[t->places++];
-  *p = (struct manta__place){.node = n, .slots = h->slots};
+  struct manta__trainer_host *p = &t->host[t->hosts++];
+  *p = (struct manta__trainer_host){.link = n, .slots = h->slots};
   if (h->address && *h->address && !(p->address = manta__strdup(h->address)))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a host");
   return MANTA_OK;
@@ -51,8 +51,8 @@ static manta_status make_room(manta_trainer *t, size_t n, manta_error *err)
 {
   if (n > MANTA_MAX_HOSTS)
     return manta_error_set(err, MANTA_EINVAL, "%zu hosts, at most %d", n, MANTA_MAX_HOSTS);
-  t->place = manta__calloc(n, sizeof *t->place);
-  return t->place ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory for %zu hosts", n);
+  t->host = manta__calloc(n, sizeof *t->host);
+  return t->host ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory for %zu hosts", n);
 }
 
 // --- MANTA_HOSTS --------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ static manta_status from_text(manta_trainer *t, char *text, double timeout_s, ma
     if (!blank(at))
       MANTA_TRY(add_entry(t, at, timeout_s, err));
   }
-  return t->places ? MANTA_OK : manta_error_set(err, MANTA_EINVAL, "MANTA_HOSTS names no host");
+  return t->hosts ? MANTA_OK : manta_error_set(err, MANTA_EINVAL, "MANTA_HOSTS names no host");
 }
 
 static manta_status from_env(manta_trainer *t, const char *s, double timeout_s, manta_error *err)
@@ -130,20 +130,20 @@ manta_status manta__hostlist_take(manta_trainer *t, const manta_trainer_config *
 {
   static const struct manta__engine_host here = {0};
   MANTA_TRY(take(t, c, err));
-  if (t->places == 1 && !t->place[0].node->command)
+  if (t->hosts == 1 && !t->host[0].link->command)
     return MANTA_OK;
-  t->door = manta__node_use(&here, err);
+  t->door = manta__link_use(&here, err);
   return t->door ? MANTA_OK : MANTA_ENOMEM;
 }
 
 void manta__hostlist_drop(manta_trainer *t)
 {
-  manta__node_drop(t->door);
+  manta__link_drop(t->door);
   t->door = NULL;
-  for (int i = 0; i < t->places; i++) {
-    manta__node_drop(t->place[i].node);
-    manta__free(t->place[i].address);
+  for (int i = 0; i < t->hosts; i++) {
+    manta__link_drop(t->host[i].link);
+    manta__free(t->host[i].address);
   }
   manta__muster_end(t);
-  t->places = 0;
+  t->hosts = 0;
 }

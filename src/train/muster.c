@@ -23,16 +23,16 @@
 
 #define WAIT_S 5.0 /* for a lost host to come back, when others could go on */
 
-static bool present(const struct manta__place *p)
+static bool present(const struct manta__trainer_host *p)
 {
-  return p->node->conn && p->node->spoke;
+  return p->link->conn && p->link->spoke;
 }
 
 // --- shares --------------------------------------------------------------------------------------
 
-static int capacity(const struct manta__place *p)
+static int capacity(const struct manta__trainer_host *p)
 {
-  int n = p->slots > 0 ? p->slots : p->node->cpus >= 1 ? (int)p->node->cpus : 1;
+  int n = p->slots > 0 ? p->slots : p->link->cpus >= 1 ? (int)p->link->cpus : 1;
   return n < p->limit ? n : p->limit;
 }
 
@@ -41,15 +41,15 @@ static int capacity(const struct manta__place *p)
 static void share_out(manta_trainer *t, int want)
 {
   int left = want, open = 0;
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
     int n = present(p) ? capacity(p) : 0;
     p->share = n < left ? n : left;
     left -= p->share;
     open += present(p) && p->slots == 0 && p->limit == INT_MAX;
   }
-  for (int i = 0; i < t->places && left > 0 && open > 0; i++) {
-    struct manta__place *p = &t->place[i];
+  for (int i = 0; i < t->hosts && left > 0 && open > 0; i++) {
+    struct manta__trainer_host *p = &t->host[i];
     if (!present(p) || p->slots > 0 || p->limit < INT_MAX)
       continue;
     int more = (left + open - 1) / open;
@@ -59,10 +59,10 @@ static void share_out(manta_trainer *t, int want)
   }
 }
 
-int manta__muster_spare(manta_trainer *t, int place, int want)
+int manta__muster_spare(manta_trainer *t, int host, int want)
 {
   share_out(t, want);
-  int more = t->place[place].share - t->place[place].count;
+  int more = t->host[host].share - t->host[host].count;
   return more > 0 ? more : 0;
 }
 
@@ -71,14 +71,14 @@ int manta__muster_spare(manta_trainer *t, int place, int want)
 void manta__muster_tend(manta_trainer *t, int64_t now)
 {
   manta_error err = MANTA_ERROR_INIT;
-  for (int i = 0; i < t->places; i++) {
-    struct manta__node *n = t->place[i].node;
-    if (!n->conn && now >= n->retry_ns && manta__node_up(n, &err) < 0)
-      manta__warn("host %s: %s", manta__node_name(n), err.message);
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__link *n = t->host[i].link;
+    if (!n->conn && now >= n->retry_ns && manta__link_up(n, &err) < 0)
+      manta__warn("host %s: %s", manta__link_name(n), err.message);
   }
 }
 
-static void drop_ready(struct manta__place *p)
+static void drop_ready(struct manta__trainer_host *p)
 {
   manta__free(p->wids);
   p->wids = NULL;
@@ -88,20 +88,20 @@ static void drop_ready(struct manta__place *p)
 void manta__muster_end(manta_trainer *t)
 {
   t->muster = MANTA__MUSTER_NONE;
-  for (int i = 0; i < t->places; i++)
-    drop_ready(&t->place[i]);
+  for (int i = 0; i < t->hosts; i++)
+    drop_ready(&t->host[i]);
 }
 
 manta_status manta__muster_begin(manta_trainer *t, manta_error *err)
 {
   int64_t now = manta__now();
   manta__muster_end(t);
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
     p->asked = p->share = p->count = 0;
     p->limit = INT_MAX;
-    if (!p->node->conn && (now >= p->node->retry_ns || !p->node->known))
-      MANTA_TRY(manta__node_up(p->node, err));
+    if (!p->link->conn && (now >= p->link->retry_ns || !p->link->known))
+      MANTA_TRY(manta__link_up(p->link, err));
   }
   t->muster = MANTA__MUSTER_HELLO;
   t->muster_by = manta__deadline(WAIT_S);
@@ -109,26 +109,26 @@ manta_status manta__muster_begin(manta_trainer *t, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status ask(manta_trainer *t, struct manta__place *p, manta_error *err)
+static manta_status ask(manta_trainer *t, struct manta__trainer_host *p, manta_error *err)
 {
   manta_run *r = t->run;
   uint64_t key;
   manta_pair pairs[MANTA__REQUEST_PAIRS];
   struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
   if (r && !t->spawning) {
-    m.id = (struct manta__ident){r->id, r->group.attempt, -1, 0};
+    m.id = (struct manta__ident){r->id, r->membership.attempt, -1, 0};
     MANTA_TRY(manta__form_announce(r, p, err));
   }
-  MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
+  MANTA_TRY(manta__link_program(p->link, &t->program, t->threads, &key, err));
   manta_value v = manta__form_request(t, pairs, key, p->share, 0);
   p->asked = p->share;
   p->answered = false;
-  return manta__node_send(p->node, &m, &v, err);
+  return manta__link_send(p->link, &m, &v, err);
 }
 
 static int wanted(const manta_trainer *t)
 {
-  return t->spawning ? t->workers : t->run->group.policy.want;
+  return t->spawning ? t->workers : t->run->membership.policy.want;
 }
 
 // True: somebody was asked, and the answers are to be waited for.
@@ -136,15 +136,15 @@ static bool ask_all(manta_trainer *t, manta_status *st, manta_error *err)
 {
   bool asked = false;
   share_out(t, wanted(t));
-  for (int i = 0; i < t->places && *st == MANTA_OK; i++)
-    if (t->place[i].share > t->place[i].asked) {
-      *st = ask(t, &t->place[i], err);
+  for (int i = 0; i < t->hosts && *st == MANTA_OK; i++)
+    if (t->host[i].share > t->host[i].asked) {
+      *st = ask(t, &t->host[i], err);
       asked = true;
     }
   return asked;
 }
 
-static void take_ready(struct manta__place *p, const manta_value *list)
+static void take_ready(struct manta__trainer_host *p, const manta_value *list)
 {
   drop_ready(p);
   uint32_t n = list && list->type == MANTA_LIST ? list->count : 0;
@@ -155,18 +155,18 @@ static void take_ready(struct manta__place *p, const manta_value *list)
 }
 
 // An attempt that an agent could not start after all: what was to run there is lost.
-static void lose_place(manta_trainer *t, struct manta__place *p, const manta_error *why)
+static void lose_place(manta_trainer *t, struct manta__trainer_host *p, const manta_error *why)
 {
   for (int i = 0; t->run && i < p->count; i++)
-    manta__group_gone(&t->run->group, t->wids[p->first + i], why, manta__now());
+    manta__membership_gone(&t->run->membership, t->wids[p->first + i], why, manta__now());
 }
 
-void manta__muster_answer(manta_trainer *t, const struct manta__node *n, const manta_value *v,
+void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const manta_value *v,
                           const manta_error *why)
 {
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
-    if (p->node != n)
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
+    if (p->link != n)
       continue;
     if (t->muster != MANTA__MUSTER_ASKED || p->answered) {
       if (why)
@@ -176,26 +176,26 @@ void manta__muster_answer(manta_trainer *t, const struct manta__node *n, const m
     p->answered = true;
     take_ready(p, v ? manta_value_get(v, "ready") : NULL);
     if (why && t->muster_error.status == MANTA_OK)
-      manta_error_set(&t->muster_error, why->status, "host %s: %s", manta__node_name(n),
+      manta_error_set(&t->muster_error, why->status, "host %s: %s", manta__link_name(n),
                       why->message);
   }
 }
 
 void manta__muster_gone(manta_trainer *t, int64_t wid)
 {
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
     for (int k = 0; k < p->ready; k++)
       if (p->wids[k] == wid)
         p->wids[k--] = p->wids[--p->ready];
   }
 }
 
-void manta__muster_node_lost(manta_trainer *t, const struct manta__node *n)
+void manta__muster_link_lost(manta_trainer *t, const struct manta__link *n)
 {
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
-    if (p->node != n)
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
+    if (p->link != n)
       continue;
     p->answered = true;
     p->announced = false;
@@ -209,8 +209,8 @@ void manta__muster_node_lost(manta_trainer *t, const struct manta__node *n)
 static int give_counts(manta_trainer *t)
 {
   int world = 0;
-  for (int i = 0; i < t->places; i++) {
-    struct manta__place *p = &t->place[i];
+  for (int i = 0; i < t->hosts; i++) {
+    struct manta__trainer_host *p = &t->host[i];
     p->count = p->ready < p->share ? p->ready : p->share;
     p->first = world;
     world += p->count;
@@ -218,7 +218,7 @@ static int give_counts(manta_trainer *t)
   return world;
 }
 
-static bool is_ready(const struct manta__place *p, int64_t wid, int *at)
+static bool is_ready(const struct manta__trainer_host *p, int64_t wid, int *at)
 {
   for (*at = 0; *at < p->ready; ++*at)
     if (p->wids[*at] == wid)
@@ -227,7 +227,7 @@ static bool is_ready(const struct manta__place *p, int64_t wid, int *at)
 }
 
 // Workers keep the rank they had if it is still on their host; the rest fill the gaps.
-static void give_ranks(const manta_trainer *t, struct manta__place *p, int64_t *rank)
+static void give_ranks(const manta_trainer *t, struct manta__trainer_host *p, int64_t *rank)
 {
   int at;
   for (int r = p->first; r < p->first + p->count; r++)
@@ -253,12 +253,12 @@ static manta_status describe_hosts(const manta_trainer *t, manta_value *out)
   MANTA_TRY(manta_value_set_list(&name));
   MANTA_TRY(manta_value_set_list(&address));
   MANTA_TRY(manta_value_set_list(&first));
-  for (int i = 0; i < t->places; i++) {
-    const struct manta__place *p = &t->place[i];
+  for (int i = 0; i < t->hosts; i++) {
+    const struct manta__trainer_host *p = &t->host[i];
     if (p->count == 0)
       continue;
-    MANTA_TRY(add(&name, manta_value_borrow_string(manta__node_name(p->node))));
-    MANTA_TRY(add(&address, manta_value_borrow_string(p->address ? p->address : p->node->addr)));
+    MANTA_TRY(add(&name, manta_value_borrow_string(manta__link_name(p->link))));
+    MANTA_TRY(add(&address, manta_value_borrow_string(p->address ? p->address : p->link->addr)));
     MANTA_TRY(add(&first, manta_value_int(p->first)));
   }
   MANTA_TRY(manta_value_put(out, "name", &name));
@@ -274,7 +274,7 @@ static manta_status list_wids(manta_value *out, const int64_t *wid, int n)
   return MANTA_OK;
 }
 
-static manta_status start_on(manta_run *r, struct manta__place *p, int node, int world,
+static manta_status start_on(manta_run *r, struct manta__trainer_host *p, int node, int world,
                              const manta_value *hosts, const struct manta__origin *from,
                              manta_error *err)
 {
@@ -282,7 +282,7 @@ static manta_status start_on(manta_run *r, struct manta__place *p, int node, int
   manta_pair pairs[MANTA__ATTEMPT_PAIRS];
   manta_value wids = {0};
   uint64_t key;
-  MANTA_TRY(manta__node_program(p->node, &t->program, t->threads, &key, err));
+  MANTA_TRY(manta__link_program(p->link, &t->program, t->threads, &key, err));
   if (p->planned == 0)
     p->planned = p->share;
   manta_value v = manta__form_request(t, pairs, key, p->count, p->count);
@@ -309,9 +309,9 @@ static manta_status start_all(manta_run *r, int world, manta_error *err)
   manta_status st = describe_hosts(t, &hosts);
   if (st < 0)
     manta_error_set(err, st, "no memory for a list of hosts");
-  for (int i = 0; i < t->places && st == MANTA_OK; i++)
-    if (t->place[i].count > 0)
-      st = start_on(r, &t->place[i], node++, world, &hosts, &from, err);
+  for (int i = 0; i < t->hosts && st == MANTA_OK; i++)
+    if (t->host[i].count > 0)
+      st = start_on(r, &t->host[i], node++, world, &hosts, &from, err);
   manta_value_fini(&hosts);
   manta__origin_close(&from);
   return st;
@@ -323,9 +323,9 @@ static void start(manta_run *r, int64_t now)
   manta_error err = MANTA_ERROR_INIT;
   static int64_t rank[MANTA_MAX_RANKS]; // the lock is held
   int world = give_counts(t);
-  if (world < r->group.policy.min || world == 0)
+  if (world < r->membership.policy.min || world == 0)
     manta_error_set(&err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
-                    r->group.policy.min);
+                    r->membership.policy.min);
   // What cannot be started on a host will not be there the next time either.
   bool mistake = t->muster_error.status < 0 && t->muster_error.status != MANTA_ENOROOM;
   if (mistake || err.status < 0) {
@@ -333,8 +333,8 @@ static void start(manta_run *r, int64_t now)
     return;
   }
   memset(rank, 0, sizeof *rank * (size_t)world);
-  for (int i = 0; i < t->places; i++)
-    give_ranks(t, &t->place[i], rank);
+  for (int i = 0; i < t->hosts; i++)
+    give_ranks(t, &t->host[i], rank);
   memcpy(t->wids, rank, sizeof *rank * (size_t)world);
   if (start_all(r, world, &err) < 0)
     manta__form_noroom(r, &err, now);
@@ -347,8 +347,8 @@ static void start(manta_run *r, int64_t now)
 // Whether a host may still come.
 static bool awaited(const manta_trainer *t, int64_t now)
 {
-  for (int i = 0; i < t->places; i++) {
-    const struct manta__node *n = t->place[i].node;
+  for (int i = 0; i < t->hosts; i++) {
+    const struct manta__link *n = t->host[i].link;
     if (n->conn && !n->spoke && (!n->known || now < t->muster_by))
       return true;
   }
@@ -357,8 +357,8 @@ static bool awaited(const manta_trainer *t, int64_t now)
 
 static bool unanswered(const manta_trainer *t)
 {
-  for (int i = 0; i < t->places; i++)
-    if (t->place[i].asked > 0 && !t->place[i].answered)
+  for (int i = 0; i < t->hosts; i++)
+    if (t->host[i].asked > 0 && !t->host[i].answered)
       return true;
   return false;
 }

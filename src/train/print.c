@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "group/table.h"
+#include "res/table.h"
 #include "train/run.h"
 
 #define drv     manta__drv
@@ -33,7 +33,7 @@ static void fill_row(struct manta__table_row *row, const manta_trainer *t,
   bool going = t->run && !t->run->over;
   int rank = rank_of(t, p->wid);
   *row = (struct manta__table_row){.rank = rank < 0 ? p->seat : rank,
-                                   .host = manta__node_name(p->node),
+                                   .host = manta__link_name(p->link),
                                    .pid = p->pid,
                                    .cpus = t->cpus > 0 ? t->cpus : 1,
                                    .gpus = t->gpus,
@@ -60,9 +60,9 @@ static void describe(const manta_trainer *t, size_t n, char *text, size_t size)
 {
   double cpus = 0, gpus = 0;
   char all[2][32] = {"?", "?"};
-  for (int k = 0; k < t->places; k++) {
-    cpus += t->place[k].node->cpus;
-    gpus += t->place[k].node->gpus;
+  for (int k = 0; k < t->hosts; k++) {
+    cpus += t->host[k].link->cpus;
+    gpus += t->host[k].link->gpus;
   }
   if (cpus > 0) {
     snprintf(all[0], sizeof all[0], "%g", cpus);
@@ -101,8 +101,8 @@ static manta_status draw(const manta_trainer *t, manta__buf *out)
 
 static bool silent(const manta_trainer *t)
 {
-  for (int k = 0; k < t->places; k++)
-    if (t->place[k].node->conn && !t->place[k].node->spoke)
+  for (int k = 0; k < t->hosts; k++)
+    if (t->host[k].link->conn && !t->host[k].link->spoke)
       return true;
   return false;
 }

@@ -62,7 +62,7 @@ static void bulk_fini(struct manta__bulk *b)
 
 static struct manta__bulk *bulk_of(const manta_run *r, int rank)
 {
-  bool there = r->bulk && rank >= 0 && rank < r->group.places && r->bulk[rank].kind[0];
+  bool there = r->bulk && rank >= 0 && rank < r->membership.places && r->bulk[rank].kind[0];
   return there ? &r->bulk[rank] : NULL;
 }
 
@@ -78,7 +78,7 @@ static void name_of(char name[NAME_BYTES], int rank, const struct manta__bulk *b
 
 void manta__results_forget(manta_run *r)
 {
-  for (int i = 0; i < r->group.places; i++) {
+  for (int i = 0; i < r->membership.places; i++) {
     if (r->result)
       manta_value_fini(&r->result[i]);
     if (r->bulk)
@@ -88,7 +88,7 @@ void manta__results_forget(manta_run *r)
 
 static manta_status have_bulk(manta_run *r, manta_error *err)
 {
-  if (!r->bulk && !(r->bulk = manta__calloc((size_t)r->group.places, sizeof *r->bulk)))
+  if (!r->bulk && !(r->bulk = manta__calloc((size_t)r->membership.places, sizeof *r->bulk)))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for results");
   return MANTA_OK;
 }
@@ -128,7 +128,7 @@ manta_status manta__results_give(manta_run *r, struct manta__msg *m, const manta
 static void set_aside(manta_run *r)
 {
   size_t total = 0;
-  for (int i = 0; i < r->group.world; i++) {
+  for (int i = 0; i < r->membership.world; i++) {
     struct manta__bulk b = {.heap = true, .kind = MANTA__RESULT_VALUE};
     size_t n = bulk_of(r, i) ? 0 : manta__pack_size(&r->result[i]);
     if (n == 0 || (total += n) <= FINISH_INLINE || have_bulk(r, NULL) < 0 ||
@@ -142,7 +142,7 @@ static void set_aside(manta_run *r)
 static bool next_rank(manta_run *r)
 {
   struct manta__storing *s = &r->storing;
-  for (s->rank++; s->rank < r->group.world; s->rank++)
+  for (s->rank++; s->rank < r->membership.world; s->rank++)
     if (bulk_of(r, s->rank))
       return true;
   return false;
@@ -250,12 +250,12 @@ static manta_status describe(manta_value *out, int rank, const struct manta__bul
 manta_status manta__results_files(const manta_run *r, manta_value *out)
 {
   bool any = false;
-  for (int i = 0; i < r->group.world; i++)
+  for (int i = 0; i < r->membership.world; i++)
     any |= bulk_of(r, i) && r->bulk[i].stored;
   if (!any)
     return MANTA_OK;
   MANTA_TRY(manta_value_set_list(out));
-  for (int i = 0; i < r->group.world; i++) {
+  for (int i = 0; i < r->membership.world; i++) {
     manta_value one = {0};
     if (bulk_of(r, i) && r->bulk[i].stored)
       MANTA_TRY(describe(&one, i, &r->bulk[i]));
@@ -316,9 +316,9 @@ manta_status manta__results_open(manta_run *r, const manta_value *finish, manta_
   size_t n = files && files->type == MANTA_LIST ? files->count : 0;
   if (n == 0)
     return MANTA_OK;
-  if (n > (size_t)r->group.places)
+  if (n > (size_t)r->membership.places)
     return manta_error_set(err, MANTA_ECORRUPT, "run.log has results of %zu ranks", n);
-  r->group.world = (int)n;
+  r->membership.world = (int)n;
   MANTA_TRY(have_bulk(r, err));
   for (size_t i = 0; i < n; i++)
     if (manta_value_at(files, i)->type == MANTA_MAP)
@@ -365,7 +365,7 @@ static manta_status deliver_all(manta_run *r, manta_error *err)
 {
   manta_value all = {0};
   manta_status st = manta_value_set_list(&all);
-  for (int i = 0; i < r->group.world && st == MANTA_OK; i++) {
+  for (int i = 0; i < r->membership.world && st == MANTA_OK; i++) {
     manta_value one = {0};
     st = deliver(r, i, &one, err);
     if (st == MANTA_OK && (st = manta_value_append(&all, &one)) < 0)
@@ -398,7 +398,7 @@ manta_status manta__results_take(manta_run *r, manta_error *err)
   }
   MANTA_TRY(deliver_all(r, err));
   r->taken = true;
-  for (int i = 0; i < r->group.world; i++)
+  for (int i = 0; i < r->membership.world; i++)
     if (bulk_of(r, i) && is_value(&r->bulk[i]))
       bulk_release(&r->bulk[i]);
   return MANTA_OK;

@@ -17,7 +17,7 @@
 bool manta__rows_reading(const manta_trainer *t)
 {
   const manta_run *r = t->run;
-  return !r || (r->queued <= QUEUE_BYTES && r->group.phase != MANTA__G_FORMING);
+  return !r || (r->queued <= QUEUE_BYTES && r->membership.phase != MANTA__PHASE_FORMING);
 }
 
 void manta__rows_queue(manta_run *r)
@@ -52,7 +52,7 @@ static void tell_start(manta_run *r)
 {
   struct manta__timeline *t = &r->timeline;
   t->first_row = manta__now() - t->began;
-  manta__info("%d workers asked for after %.1f ms, first row after %.1f ms", r->group.world,
+  manta__info("%d workers asked for after %.1f ms, first row after %.1f ms", r->membership.world,
               (double)t->formed / 1e6, (double)t->first_row / 1e6);
 }
 
@@ -62,7 +62,7 @@ static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum manta
   manta_error err = MANTA_ERROR_INIT;
   if (!r || rec->id.run != r->id || !r->log)
     return true;
-  bool current = rec->id.attempt == r->group.attempt; // else: logged, void
+  bool current = rec->id.attempt == r->membership.attempt; // else: logged, void
   bool fits = manta__align_fits(&r->align, rec->iteration);
   if (current && !fits && how == MANTA__HOLD)
     return false;
@@ -115,10 +115,10 @@ void manta__rows_release(manta_trainer *t)
 static void tell_done(manta_trainer *t, struct manta__peer *p)
 {
   manta_run *r = t->run;
-  int rank = manta__group_rank(&r->group, p->wid);
+  int rank = manta__membership_rank(&r->membership, p->wid);
   p->done = false;
   manta__align_end(&r->align, rank);
-  manta__group_done(&r->group, p->wid, MANTA_OK, NULL);
+  manta__membership_done(&r->membership, p->wid, MANTA_OK, NULL);
 }
 
 static bool any_held(const manta_trainer *t)

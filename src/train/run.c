@@ -2,9 +2,9 @@
  *
  * train/run.c - what happens to a run, seen from the driver's I/O thread.
  *
- * Messages and rows come in, the state machine (group/group.h) says what to do, the log records it,
- * the aligned rows go to the user's thread. Everything here runs with the driver's lock held.
- */
+ * Messages and rows come in, the state machine (group/membership.h) says what to do, the log
+ * records it, the aligned rows go to the user's thread. Everything here runs with the driver's
+ * lock held. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ void manta__peer_free(struct manta__peer *p)
   manta__free(p);
 }
 
-static void on_worker(manta_trainer *t, struct manta__node *n, struct manta__msg *m,
+static void on_worker(manta_trainer *t, struct manta__link *n, struct manta__msg *m,
                       const manta_value *v)
 {
   int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
@@ -42,7 +42,7 @@ static void on_worker(manta_trainer *t, struct manta__node *n, struct manta__msg
     p->wid = wid;
     p->before = manta_value_as_int(manta_value_get(v, "before"), -1);
     p->seat = (int)manta_value_as_int(manta_value_get(v, "seat"), -1);
-    p->node = n;
+    p->link = n;
     p->next = t->peers;
     t->peers = p;
   }
@@ -73,8 +73,8 @@ static void drop_peer(manta_trainer *t, int64_t wid)
 void manta__run_tell_all(manta_trainer *t, const struct manta__msg *m, const manta_value *v)
 {
   manta_error err = MANTA_ERROR_INIT;
-  for (int i = 0; i < t->places; i++)
-    if (t->place[i].node->conn && manta__node_send(t->place[i].node, m, v, &err) < 0)
+  for (int i = 0; i < t->hosts; i++)
+    if (t->host[i].link->conn && manta__link_send(t->host[i].link, m, v, &err) < 0)
       manta__warn("%s", err.message);
 }
 
@@ -82,12 +82,12 @@ static manta_status list_elsewhere(const manta_trainer *t, manta_value *out)
 {
   MANTA_TRY(manta_value_set_list(out));
   for (const struct manta__peer *p = t->peers; p; p = p->next) {
-    int rank = t->run ? manta__group_rank(&t->run->group, p->wid) : -1;
+    int rank = t->run ? manta__membership_rank(&t->run->membership, p->wid) : -1;
     manta_value one = {0};
     manta_value v = MANTA_MAP(MANTA_KV_INT("rank", rank), MANTA_KV_INT("pid", p->pid),
-                              MANTA_KV_STR("host", manta__node_name(p->node)),
+                              MANTA_KV_STR("host", manta__link_name(p->link)),
                               MANTA_KV_STR("state", "running"));
-    if (p->node == t->door || rank < 0)
+    if (p->link == t->door || rank < 0)
       continue;
     MANTA_TRY(manta_value_copy(&one, &v));
     MANTA_TRY(manta_value_append(out, &one));
@@ -103,23 +103,23 @@ void manta__run_tell_door(manta_trainer *t, bool none)
   if (!t->door || !t->door->conn)
     return;
   if ((none ? manta_value_set_list(&list) : list_elsewhere(t, &list)) == MANTA_OK)
-    manta__node_send(t->door, &m, &list, &err);
+    manta__link_send(t->door, &m, &list, &err);
   manta_value_fini(&list);
 }
 
 // The other hosts raise their abort words: they learn of a death from us alone.
-static void spread_loss(manta_run *r, const struct manta__node *from, int rank, const char *cause)
+static void spread_loss(manta_run *r, const struct manta__link *from, int rank, const char *cause)
 {
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {
-      .kind = MANTA__M_ABORT, .group = t->group, .id = {r->id, r->group.attempt, -1, 0}};
+      .kind = MANTA__M_ABORT, .group = t->group, .id = {r->id, r->membership.attempt, -1, 0}};
   manta_value v =
-      MANTA_MAP(MANTA_KV_INT("rank", rank), MANTA_KV_STR("host", manta__node_name(from)),
+      MANTA_MAP(MANTA_KV_INT("rank", rank), MANTA_KV_STR("host", manta__link_name(from)),
                 MANTA_KV_STR("cause", cause));
-  for (int i = 0; t->places > 1 && i < t->places; i++)
-    if (t->place[i].node != from && t->place[i].node->conn && t->place[i].count > 0)
-      manta__node_send(t->place[i].node, &m, &v, &err);
+  for (int i = 0; t->hosts > 1 && i < t->hosts; i++)
+    if (t->host[i].link != from && t->host[i].link->conn && t->host[i].count > 0)
+      manta__link_send(t->host[i].link, &m, &v, &err);
 }
 
 static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
@@ -143,46 +143,46 @@ static void describe_loss(manta_error *out, const manta_run *r, int rank, const 
   snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/logs/%s", r->dir, log);
 }
 
-static void on_gone(manta_trainer *t, const struct manta__node *n, const manta_value *v,
+static void on_gone(manta_trainer *t, const struct manta__link *n, const manta_value *v,
                     int64_t now)
 {
   manta_run *r = t->run;
   int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
   struct manta__peer *p = find_peer(t, wid);
-  int rank = r ? manta__group_rank(&r->group, wid) : -1;
+  int rank = r ? manta__membership_rank(&r->membership, wid) : -1;
   if (p && r)
     manta__rows_read(t, p, MANTA__IGNORE); // its last rows
   manta__rows_release(t);
-  if (r && rank >= 0 && r->group.member[rank].state == MANTA__MB_RUNNING) {
+  if (r && rank >= 0 && r->membership.member[rank].state == MANTA__MB_RUNNING) {
     manta_error why = MANTA_ERROR_INIT;
     describe_loss(&why, r, rank, v);
-    if (!r->group.killed)
+    if (!r->membership.killed)
       manta__run_log(r, MANTA__EV_LOST, v);
     spread_loss(r, n, rank, manta_value_as_string(manta_value_get(v, "cause"), "it died"));
-    manta__group_gone(&r->group, wid, &why, now);
+    manta__membership_gone(&r->membership, wid, &why, now);
     manta__exchange_settle(r);
   }
   drop_peer(t, wid);
   manta__muster_gone(t, wid);
 }
 
-static void on_dying(manta_trainer *t, const struct manta__node *n, const manta_value *v)
+static void on_dying(manta_trainer *t, const struct manta__link *n, const manta_value *v)
 {
   manta_run *r = t->run;
   int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
-  int rank = r ? manta__group_rank(&r->group, wid) : -1;
+  int rank = r ? manta__membership_rank(&r->membership, wid) : -1;
   if (rank < 0)
     return;
   spread_loss(r, n, rank, "it died"); // how, comes with GONE, and later
-  manta__group_dying(&r->group, wid);
+  manta__membership_dying(&r->membership, wid);
   manta__exchange_settle(r);
 }
 
 // Of a rank of the attempt that is going on?
 static bool is_current(const manta_run *r, const struct manta__msg *m)
 {
-  return r && m->id.run == r->id && m->id.attempt == r->group.attempt && m->id.rank >= 0 &&
-         m->id.rank < r->group.world;
+  return r && m->id.run == r->id && m->id.attempt == r->membership.attempt && m->id.rank >= 0 &&
+         m->id.rank < r->membership.world;
 }
 
 // A survivor may be faster to say so than the agent that saw the death.
@@ -190,9 +190,9 @@ static void spread_echo(manta_run *r, const manta_value *v)
 {
   manta_trainer *t = r->trainer;
   int64_t lost = manta_value_as_int(manta_value_get(v, "lost"), -1);
-  for (int i = 0; lost >= 0 && i < t->places; i++)
-    if (lost >= t->place[i].first && lost < t->place[i].first + t->place[i].count)
-      spread_loss(r, t->place[i].node, (int)lost, "it died");
+  for (int i = 0; lost >= 0 && i < t->hosts; i++)
+    if (lost >= t->host[i].first && lost < t->host[i].first + t->host[i].count)
+      spread_loss(r, t->host[i].link, (int)lost, "it died");
 }
 
 static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
@@ -203,7 +203,7 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
     return;
   spread_echo(r, v);
   manta__exchange_left(r, rank);
-  int64_t wid = r->group.member[rank].wid;
+  int64_t wid = r->membership.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
@@ -222,7 +222,7 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   if (p)
     manta__rows_read(t, p, MANTA__IGNORE);
   manta__rows_release(t);
-  manta__group_done(&r->group, wid, st, &err);
+  manta__membership_done(&r->membership, wid, st, &err);
 }
 
 // --- snapshots ----------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
 {
   struct manta__snap_msg s;
   manta_run *r = t->run;
-  if (!r || m->len != sizeof s || m->id.run != r->id || m->id.attempt != r->group.attempt)
+  if (!r || m->len != sizeof s || m->id.run != r->id || m->id.attempt != r->membership.attempt)
     return;
   memcpy(&s, m->data, sizeof s);
   manta__fd_close(&t->newest.fd);
@@ -240,7 +240,7 @@ static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
                                      .slot = s.slot,
                                      .iteration = s.iteration,
                                      .capacity = s.capacity};
-  manta__group_checkpoint(&r->group, now);
+  manta__membership_checkpoint(&r->membership, now);
 }
 
 static void on_storefail(manta_trainer *t, const manta_value *v)
@@ -256,8 +256,9 @@ static void on_storefail(manta_trainer *t, const manta_value *v)
 
 static void send_abort(manta_run *r)
 {
-  struct manta__msg m = {
-      .kind = MANTA__M_ABORT, .group = r->trainer->group, .id = {r->id, r->group.attempt, -1, 0}};
+  struct manta__msg m = {.kind = MANTA__M_ABORT,
+                         .group = r->trainer->group,
+                         .id = {r->id, r->membership.attempt, -1, 0}};
   manta__run_tell_all(r->trainer, &m, NULL);
 }
 
@@ -266,9 +267,9 @@ static void send_kill(manta_run *r)
   manta_value v = {0}, wids = {0};
   manta_value_set_map(&v);
   manta_value_set_list(&wids);
-  for (int i = 0; i < r->group.world; i++)
-    if (r->group.member[i].state == MANTA__MB_RUNNING) {
-      manta_value wid = manta_value_int(r->group.member[i].wid);
+  for (int i = 0; i < r->membership.world; i++)
+    if (r->membership.member[i].state == MANTA__MB_RUNNING) {
+      manta_value wid = manta_value_int(r->membership.member[i].wid);
       manta_value_append(&wids, &wid);
     }
   manta_value_put(&v, "wids", &wids);
@@ -296,7 +297,7 @@ static void tell_revival(manta_run *r)
   if (r->trainer->quiet || r->exec)
     return;
   if (!r->last_root[0]) {
-    manta__info("resizing to %d workers", r->group.policy.want);
+    manta__info("resizing to %d workers", r->membership.policy.want);
     return;
   }
   manta__run_warn(r->trainer, "%s\nreviving from %s", r->last_root,
@@ -310,14 +311,15 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
   if (!r || r->over || r->finishing)
     return r && r->storing.busy && manta__ending_step(r) ? now : muster;
   if (__atomic_exchange_n(&t->notice, 0, __ATOMIC_ACQUIRE))
-    manta__group_notice(&r->group);
-  if (r->group.notice && !r->noticed)
+    manta__membership_notice(&r->membership);
+  if (r->membership.notice && !r->noticed)
     pass_notice(r);
   for (;;) {
-    if (r->group.root.status < 0)
-      snprintf(r->last_root, sizeof r->last_root, "%s", r->group.root.message);
-    bool again = r->group.phase == MANTA__G_RUNNING || r->group.phase == MANTA__G_ENDING;
-    switch (manta__group_next(&r->group, now)) {
+    if (r->membership.root.status < 0)
+      snprintf(r->last_root, sizeof r->last_root, "%s", r->membership.root.message);
+    bool again =
+        r->membership.phase == MANTA__PHASE_RUNNING || r->membership.phase == MANTA__PHASE_ENDING;
+    switch (manta__membership_next(&r->membership, now)) {
     case MANTA__DO_FORM:
       if (again) {
         r->rewind = true;
@@ -346,7 +348,7 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
     default: {
       int64_t next = manta__form_probe(r, now);
       next = muster < next ? muster : next;
-      return next < r->group.by ? next : r->group.by;
+      return next < r->membership.by ? next : r->membership.by;
     }
     }
   }
@@ -362,14 +364,14 @@ static void on_asked(manta_trainer *t, const manta_value *v)
   if (!r)
     return;
   if (!strcmp(what, "kill"))
-    manta__group_stop(&r->group, MANTA_ECANCELED, "ended by `manta kill`");
+    manta__membership_stop(&r->membership, MANTA_ECANCELED, "ended by `manta kill`");
   else if (!strcmp(what, "notice"))
-    manta__group_notice(&r->group);
+    manta__membership_notice(&r->membership);
   else if (!strcmp(what, "resize") && n >= 1 && n <= MANTA_MAX_RANKS)
-    manta__group_resize(&r->group, (int)n);
+    manta__membership_resize(&r->membership, (int)n);
 }
 
-void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__msg *m)
+void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
   manta_value v = {0};
   int64_t now = manta__now();
@@ -433,50 +435,50 @@ void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__ms
 
 // --- a lost agent -------------------------------------------------------------------------------
 
-static void drop_peers(manta_trainer *t, const struct manta__node *n)
+static void drop_peers(manta_trainer *t, const struct manta__link *n)
 {
   for (struct manta__peer *p = t->peers, *next; p; p = next) {
     next = p->next;
-    if (p->node == n)
+    if (p->link == n)
       drop_peer(t, p->wid);
   }
 }
 
 // One of several hosts: its ranks are lost, the others are told.
-static void lose_host(manta_run *r, struct manta__node *n, const manta_error *why, bool final)
+static void lose_host(manta_run *r, struct manta__link *n, const manta_error *why, bool final)
 {
   manta_trainer *t = r->trainer;
-  bool forming = r->group.phase == MANTA__G_FORMING;
+  bool forming = r->membership.phase == MANTA__PHASE_FORMING;
   if (final) {
-    manta__group_stop(&r->group, why->status, why->message);
+    manta__membership_stop(&r->membership, why->status, why->message);
     if (forming) {
       manta__muster_end(t);
-      manta__group_noroom(&r->group, why, manta__now());
+      manta__membership_noroom(&r->membership, why, manta__now());
     }
   }
-  for (int i = 0; i < t->places && !forming; i++) {
-    struct manta__place *p = &t->place[i];
-    if (p->node != n || p->count == 0)
+  for (int i = 0; i < t->hosts && !forming; i++) {
+    struct manta__trainer_host *p = &t->host[i];
+    if (p->link != n || p->count == 0)
       continue;
     spread_loss(r, n, p->first, why->message);
-    manta__group_host_lost(&r->group, p->first, p->count, why);
+    manta__membership_host_lost(&r->membership, p->first, p->count, why);
     p->count = 0;
   }
   manta__exchange_settle(r);
 }
 
-void manta__run_node_lost(manta_trainer *t, struct manta__node *n, const manta_error *why,
+void manta__run_link_lost(manta_trainer *t, struct manta__link *n, const manta_error *why,
                           bool final)
 {
   bool ours = false;
-  for (int i = 0; i < t->places; i++)
-    ours |= t->place[i].node == n;
+  for (int i = 0; i < t->hosts; i++)
+    ours |= t->host[i].link == n;
   if (!ours)
     return;
   manta__rows_drain(t);
   drop_peers(t, n);
-  manta__muster_node_lost(t, n);
-  if (t->spawning && (t->places == 1 || final)) {
+  manta__muster_link_lost(t, n);
+  if (t->spawning && (t->hosts == 1 || final)) {
     t->spawning = false;
     t->spawn_error = *why;
     manta__muster_end(t);
@@ -486,11 +488,11 @@ void manta__run_node_lost(manta_trainer *t, struct manta__node *n, const manta_e
     return;
   manta_value v = MANTA_MAP(MANTA_KV_STR("cause", why->message));
   manta__run_log(r, MANTA__EV_LOST, &v);
-  if (t->places > 1) {
+  if (t->hosts > 1) {
     lose_host(r, n, why, final);
     return;
   }
   if (final)
-    manta__group_stop(&r->group, why->status, why->message);
-  manta__group_agent_lost(&r->group, why);
+    manta__membership_stop(&r->membership, why->status, why->message);
+  manta__membership_agent_lost(&r->membership, why);
 }

@@ -30,14 +30,14 @@
 
 #include "ckpt/origin.h"
 #include "event/log.h"
-#include "group/group.h"
+#include "group/membership.h"
 #include "group/ring.h"
 #include "train/align.h"
 #include "train/driver.h"
 #include "train/screen.h"
 
-struct manta__place { /* a host of a trainer */
-  struct manta__node *node;
+struct manta__trainer_host { /* a host of a trainer */
+  struct manta__link *link;
   char *address;    /* as given, or NULL */
   int slots;        /* workers it may have; 0: as many as it has CPUs, and more if need be */
   bool announced;   /* it knows of the run */
@@ -52,7 +52,7 @@ struct manta__place { /* a host of a trainer */
 
 struct manta__peer { /* a worker process */
   struct manta__peer *next;
-  struct manta__node *node;
+  struct manta__link *link;
   int64_t wid;
   int64_t before; /* whose place it takes, or -1 */
   int seat;       /* … and that one's rank, or -1 */
@@ -117,9 +117,9 @@ struct manta_trainer {
   manta_callbacks *callbacks;
   size_t callback_count;
   struct manta__peer *peers;
-  struct manta__place *place; /* the hosts, in the order of their ranks */
-  int places;
-  struct manta__node *door; /* on this host, so that `manta ps` finds the run; NULL: place 0 is */
+  struct manta__trainer_host *host; /* the hosts, in the order of their ranks */
+  int hosts;
+  struct manta__link *door; /* on this host, so that `manta ps` finds the run; NULL: host 0 is */
   enum { MANTA__MUSTER_NONE, MANTA__MUSTER_HELLO, MANTA__MUSTER_ASKED } muster;
   int64_t muster_by; /* lost hosts are not waited for any longer */
   manta_error muster_error;
@@ -149,7 +149,7 @@ struct manta_run {
   bool resumed, replayed; /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
-  struct manta__group group;
+  struct manta__membership membership;
   struct manta__member *members;
   struct manta__align align;
   struct manta__exchange exchange;
@@ -215,9 +215,9 @@ void manta__hostlist_drop(manta_trainer *t);
 
 /* --- run.c --- */
 
-void manta__run_on_msg(manta_trainer *t, struct manta__node *n, struct manta__msg *m);
+void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__msg *m);
 /* final: there will not be another one. */
-void manta__run_node_lost(manta_trainer *t, struct manta__node *n, const manta_error *why,
+void manta__run_link_lost(manta_trainer *t, struct manta__link *n, const manta_error *why,
                           bool final);
 /* Does what is due; returns when it must be called again. */
 int64_t manta__run_step(manta_trainer *t, int64_t now);
@@ -244,18 +244,18 @@ manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint6
  * the next run. */
 void manta__form_renew(manta_run *r);
 /* Tells an agent of the run, once. */
-manta_status manta__form_announce(manta_run *r, struct manta__place *p, manta_error *err);
+manta_status manta__form_announce(manta_run *r, struct manta__trainer_host *p, manta_error *err);
 /* What the attempt begins from, opened: close it. */
 void manta__form_checkpoint(manta_run *r, struct manta__origin *out);
 /* Sends ATTEMPT: *v is a request, with room for MANTA__ATTEMPT_PAIRS. */
-manta_status manta__form_send(manta_run *r, struct manta__place *p, manta_value *v,
+manta_status manta__form_send(manta_run *r, struct manta__trainer_host *p, manta_value *v,
                               const struct manta__origin *from, manta_error *err);
 /* All are known that take part: t->wids. */
 void manta__form_done(manta_run *r, int world, int64_t now);
 void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now);
-void manta__form_on_formed(manta_trainer *t, struct manta__node *n, struct manta__msg *m,
+void manta__form_on_formed(manta_trainer *t, struct manta__link *n, struct manta__msg *m,
                            const manta_value *v, int64_t now);
-void manta__form_on_noroom(manta_trainer *t, struct manta__node *n, const manta_value *v,
+void manta__form_on_noroom(manta_trainer *t, struct manta__link *n, const manta_value *v,
                            int64_t now);
 /* Asks for room for a run that is too small; returns when to do so again. */
 int64_t manta__form_probe(manta_run *r, int64_t now);
@@ -266,14 +266,14 @@ manta_status manta__muster_begin(manta_trainer *t, manta_error *err);
 void manta__muster_end(manta_trainer *t);
 int64_t manta__muster_step(manta_trainer *t, int64_t now);
 /* An agent's answer: what it has, or why it has nothing. */
-void manta__muster_answer(manta_trainer *t, const struct manta__node *n, const manta_value *v,
+void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const manta_value *v,
                           const manta_error *why);
 void manta__muster_gone(manta_trainer *t, int64_t wid);
-void manta__muster_node_lost(manta_trainer *t, const struct manta__node *n);
+void manta__muster_link_lost(manta_trainer *t, const struct manta__link *n);
 /* Starts lost agents again whose time has come. */
 void manta__muster_tend(manta_trainer *t, int64_t now);
 /* Workers that a host could have beyond those of the newest attempt. */
-int manta__muster_spare(manta_trainer *t, int place, int want);
+int manta__muster_spare(manta_trainer *t, int host, int want);
 
 /* --- say.c --- */
 

@@ -194,7 +194,7 @@ static void set_policy(manta_run *r, const manta_run_config *rc)
                             .grace_s = t->grace,
                             .grow_after_s = seconds_from_env("MANTA_GROW_AFTER", 30),
                             .resize_every_s = seconds_from_env("MANTA_RESIZE_EVERY", 600)};
-  manta__group_init(&r->group, &p, r->members, MANTA_MAX_RANKS);
+  manta__membership_init(&r->membership, &p, r->members, MANTA_MAX_RANKS);
 }
 
 static void set_screen(manta_run *r, const manta_display *display)
@@ -265,7 +265,7 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
   if (t->run)
     st = manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
   if (st == MANTA_OK)
-    st = manta__node_up(t->place[0].node, err);
+    st = manta__link_up(t->host[0].link, err);
   if (st == MANTA_OK) {
     t->run = r;
     t->told_open = t->told_open && r->exec; // a call is no run of its own
@@ -348,7 +348,8 @@ const manta_value *manta_run_results(const manta_run *r)
 const manta_value *manta_run_failure(const manta_run *r)
 {
   int rank = r->error.rank;
-  bool known = manta_run_finished(r) && r->error.status < 0 && rank >= 0 && rank < r->group.world;
+  bool known =
+      manta_run_finished(r) && r->error.status < 0 && rank >= 0 && rank < r->membership.world;
   return known && r->result[rank].type != MANTA_NIL ? &r->result[rank] : NULL;
 }
 
@@ -357,7 +358,7 @@ static void stop_run(manta_run *r, const char *why)
 {
   int64_t by = manta__deadline(CLOSE_S);
   if (!r->over)
-    manta__group_stop(&r->group, MANTA_ECANCELED, why);
+    manta__membership_stop(&r->membership, MANTA_ECANCELED, why);
   manta__driver_wake();
   while (!r->over && drv.running && manta__now() < by) {
     r->queued = 0; // nobody will take them: let the rings run empty
@@ -374,8 +375,8 @@ void manta__run_part(manta_run *r, const char *why)
   manta_trainer *t = r->trainer;
   pthread_mutex_lock(&drv.lock);
   stop_run(r, why);
-  for (int i = 0; i < t->places; i++)
-    manta__rpc_forget(&t->place[i].node->rpc, r);
+  for (int i = 0; i < t->hosts; i++)
+    manta__rpc_forget(&t->host[i].link->rpc, r);
   manta__muster_end(t);
   t->run = NULL;
   r->trainer = NULL;

@@ -42,7 +42,7 @@ static manta_status describe_run(manta_value *v, const manta_run *r, manta_train
   MANTA_TRY(manta_value_put_string(v, "name", r->trainer->name));
   MANTA_TRY(manta_value_put_string(v, "cwd", getcwd(cwd, sizeof cwd) ? cwd : ""));
   MANTA_TRY(manta_value_put_string(v, "version", MANTA_VERSION));
-  MANTA_TRY(manta_value_put_int(v, "workers", r->group.policy.want));
+  MANTA_TRY(manta_value_put_int(v, "workers", r->membership.policy.want));
   MANTA_TRY(manta_value_put_int(v, "pid", getpid()));
   MANTA_TRY(manta_value_put_string(v, "score", r->score));
   MANTA_TRY(manta_value_put_bool(v, "score_min", r->score_min));

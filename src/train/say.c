@@ -79,7 +79,7 @@ void manta__run_outlook(const manta_run *r, char *buf, size_t size)
 void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v)
 {
   manta_error err = MANTA_ERROR_INIT;
-  struct manta__ident id = {r->id, r->group.attempt, -1, ++r->log_seq};
+  struct manta__ident id = {r->id, r->membership.attempt, -1, ++r->log_seq};
   if (r->log && manta__log_add_value(r->log, kind, &id, v, &err) < 0)
     manta__warn("run.log: %s", err.message);
 }

@@ -32,8 +32,8 @@ static manta_status wanted_rank(int *rank, const char *text, int ranks, manta_er
 
 static bool far(const manta_trainer *t)
 {
-  for (int i = 0; i < t->places; i++)
-    if (t->place[i].node->command)
+  for (int i = 0; i < t->hosts; i++)
+    if (t->host[i].link->command)
       return true;
   return false;
 }
@@ -43,7 +43,7 @@ manta_status manta__terminal_take(manta_run *r, manta_error *err)
   const char *text = getenv("MANTA_PDB");
   if (!text || !*text || r->exec || getenv(MANTA__MARK_ENV)) // a run of a worker's own has none
     return MANTA_OK;
-  MANTA_TRY(wanted_rank(&r->tty.rank, text, r->group.policy.want, err));
+  MANTA_TRY(wanted_rank(&r->tty.rank, text, r->membership.policy.want, err));
   if (far(r->trainer))
     return manta_error_set(err, MANTA_EINVAL,
                            "MANTA_PDB: a terminal can be given to ranks of this host only\n"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "ckpt/store.h"
 #include "event/rundir.h"
-#include "group/table.h"
+#include "res/table.h"
 #include "sys/file.h"
 #include "sys/omp.h"
 #include "sys/sock.h"
@@ -139,7 +139,7 @@ static void trainer_free(manta_trainer *t)
   }
   manta__fd_close(&t->newest.fd);
   manta__muster_end(t);
-  manta__free(t->place);
+  manta__free(t->host);
   manta__free(t->name);
   manta__free(t->logdir);
   manta__free(t->run_dir);
@@ -221,7 +221,7 @@ static void disband(manta_trainer *t)
   int64_t by = manta__deadline(SHUTDOWN_S);
   manta__run_tell_all(t, &m, NULL);
   if (t->door && t->door->conn)
-    manta__node_send(t->door, &m, NULL, NULL);
+    manta__link_send(t->door, &m, NULL, NULL);
   while (t->peers && wait_until(by)) // those of a lost agent are dropped
     ;
   while (t->peers) {
@@ -238,7 +238,7 @@ void manta_trainer_shutdown(manta_trainer *t)
     return;
   pthread_mutex_lock(&drv.lock);
   if (t->run && !t->run->over)
-    manta__group_stop(&t->run->group, MANTA_ECANCELED, "the trainer was shut down");
+    manta__membership_stop(&t->run->membership, MANTA_ECANCELED, "the trainer was shut down");
   manta__driver_wake();
   while (t->run && !t->run->over && drv.running)
     wait_until(manta__deadline(1));
@@ -278,7 +278,7 @@ manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *er
   if (t->min_workers > workers)
     t->min_workers = workers;
   if (t->run && !t->run->over) {
-    manta__group_resize(&t->run->group, workers);
+    manta__membership_resize(&t->run->membership, workers);
     manta__driver_wake();
   }
   pthread_mutex_unlock(&drv.lock);
@@ -307,9 +307,9 @@ void manta_trainer_cancel(manta_trainer *t)
 {
   pthread_mutex_lock(&drv.lock);
   if (t->parked)
-    manta__group_stop(&t->parked->group, MANTA_ECANCELED, "canceled");
+    manta__membership_stop(&t->parked->membership, MANTA_ECANCELED, "canceled");
   if (t->run)
-    manta__group_stop(&t->run->group, MANTA_ECANCELED, "canceled");
+    manta__membership_stop(&t->run->membership, MANTA_ECANCELED, "canceled");
   manta__driver_wake();
   pthread_mutex_unlock(&drv.lock);
 }

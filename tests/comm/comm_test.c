@@ -4,7 +4,7 @@
  */
 #include "ranks.h"
 
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 
 static const size_t counts[] = {0, 1, 3, 17, 1000, 2048, 2049, 70000, 200001};
 #define COUNTS (sizeof counts / sizeof *counts)

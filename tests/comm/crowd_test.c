@@ -5,7 +5,7 @@
  */
 #include <sched.h>
 
-#include "comm/team.h"
+#include "comm/shm/team.h"
 #include "sys/thread.h"
 #include "test.h"
 

@@ -6,7 +6,7 @@
 #define MANTA_TEST_DEVICE_CASES_H
 
 #include "comm/device_ranks.h"
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 
 #define CALL(call_, ...) ((struct manta__task){.call = MANTA__CALL_##call_, __VA_ARGS__})
 

@@ -8,6 +8,7 @@
 
 #include <sys/mman.h>
 
+#include "comm/comm.h"
 #include "comm/device_cases.h"
 #include "sys/shm.h"
 

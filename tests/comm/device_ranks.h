@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/device.h"
 #include "comm/fake/fake.h"
+#include "comm/nccl/device.h"
 #include "test.h"
 
 #define RANKS_MAX FAKE_RANKS

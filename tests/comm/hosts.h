@@ -7,7 +7,7 @@
 #define MANTA_TEST_HOSTS_H
 
 #include "comm/comm.h"
-#include "comm/hosts.h"
+#include "comm/hosts/hosts.h"
 #include "nets.h"
 #include "sys/shm.h"
 

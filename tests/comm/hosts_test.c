@@ -5,7 +5,7 @@
 #include "hosts.h"
 
 #include "bits.h"
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 
 #define LIMIT_S 60
 #define ROOM    ((size_t)3 << 20)

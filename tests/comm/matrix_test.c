@@ -10,7 +10,7 @@
 
 #define ROOM (2200u << 10)
 
-// Bytes of a block: around what decides in comm/shared.c.
+// Bytes of a block: around what decides in comm/shm/shared.c.
 static const size_t sizes[] = {0,     1,     2,     8,     63,    64,    65,     1023,
                                1024,  1025,  2047,  2049,  8191,  8192,  8193,   16384,
                                16385, 21824, 32768, 65535, 65536, 65537, 131072, 200003};

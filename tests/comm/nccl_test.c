@@ -3,7 +3,7 @@
  * The module libmanta-nccl.so against stand-ins for CUDA and NCCL (tests/comm/fake).
  */
 #include "comm/device_comm.h"
-#include "comm/nccl.h"
+#include "comm/nccl/nccl.h"
 
 /* The module's own files are also linked in, so that their allocations can be made to fail. */
 extern const struct manta__device_ops *const linked_device_entry;

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/net.h"
+#include "comm/hosts/net.h"
 #include "sys/bell.h"
 #include "test.h"
 

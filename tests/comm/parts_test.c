@@ -4,7 +4,7 @@
  * cut up to 9 inputs (17 for some types) into contiguous hosts, and random ways for more.
  */
 #include "bits.h"
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 #include "test.h"
 
 #define MAX_N     40
@@ -60,7 +60,7 @@ static void fill(struct bed *b, int n, size_t count, manta_dtype type)
 }
 
 /* Bit i of `cuts`: a host begins at rank i + 1. The hosts' nodes, in order. */
-static int make_parts(struct bed *b, struct manta__node *node, const void **part, int n,
+static int make_parts(struct bed *b, struct manta__tree_node *node, const void **part, int n,
                       uint64_t cuts, size_t count, manta_dtype type, manta_op op)
 {
   int nodes = 0;
@@ -82,7 +82,7 @@ static int make_parts(struct bed *b, struct manta__node *node, const void **part
 static void check_cuts(struct bed *b, int n, uint64_t cuts, size_t count, manta_dtype type,
                        manta_op op)
 {
-  struct manta__node node[MAX_N + MANTA__NODES_MAX];
+  struct manta__tree_node node[MAX_N + MANTA__NODES_MAX];
   const void *part[MAX_N];
   int nodes = make_parts(b, node, part, n, cuts, count, type, op);
   if (nodes < 2)
@@ -141,7 +141,7 @@ static void random_cuts_give_the_same_bits(void **state)
 
 static void nodes_are_few_and_whole(void **state)
 {
-  struct manta__node node[MANTA__NODES_MAX];
+  struct manta__tree_node node[MANTA__NODES_MAX];
   assert_int_equal(manta__reduce_nodes(0, 7, 7, node), 1);
   assert_int_equal(manta__reduce_nodes(4, 7, 7, node), 1); // cut short by the end
   assert_int_equal(manta__reduce_nodes(4, 7, 8, node), 2);

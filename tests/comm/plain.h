@@ -7,7 +7,7 @@
 #define MANTA_TEST_PLAIN_H
 
 #include "bits.h"
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 #include "ranks.h"
 
 #define PLAIN_GUARD 64

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 
 #define MAX_N 8
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "comm/reduce_isa.h"
+#include "comm/reduce/isa.h"
 
 #undef __x86_64__
 #undef __SSE2__
@@ -20,4 +20,4 @@ extern const struct manta__reduce_isa manta__reduce_generic;
 #define ISA      generic
 #define VBYTES   16
 #define INTEGERS 1
-#include "comm/reduce_kernels.h"
+#include "comm/reduce/kernels.h"

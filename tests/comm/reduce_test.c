@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "bits.h"
-#include "comm/reduce.h"
-#include "comm/reduce_isa.h"
+#include "comm/reduce/isa.h"
+#include "comm/reduce/reduce.h"
 #include "test.h"
 
 extern const struct manta__reduce_isa manta__reduce_generic; // reduce_generic.c

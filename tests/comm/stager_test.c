@@ -2,7 +2,7 @@
  *
  * Which way staging goes, by what calls are said to have taken.
  */
-#include "comm/team.h"
+#include "comm/shm/team.h"
 #include "test.h"
 
 #define BYTES (256u << 10)

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "group/orphans.h"
+#include "agent/orphans.h"
 #include "base/clock.h"
 #include "group/proto.h"
 #include "group/zygote.h"

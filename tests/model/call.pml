@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A wait and what ends it (comm/team.c, sys/bell.h): the phase, the abort word, a rank that left,
+ * A wait and what ends it (comm/shm/team.c, sys/bell.h): the phase, the abort word, a rank that left,
  * the deadline. TURNS calls of N ranks: the first DIRECT (none or one) reads the others' memory and
  * ends with a phase that says so, the others carry their data in the post of their turn.
  *

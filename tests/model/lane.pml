@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls that were started (comm/lane.c): one queue, a thread that may be there or not, and a user
+ * Calls that were started (comm/backlog.c): one queue, a thread that may be there or not, and a user
  * who starts WORKS of them, waits for the last, then for the others, and frees. Each is run once,
  * in order, by one at a time, and nobody sleeps for ever.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who may write where (comm/shared.c): the posts of two turns and the staging ring, under every
+ * Who may write where (comm/shm/shared.c): the posts of two turns and the staging ring, under every
  * sequence of CALLS calls of three kinds. A copy takes two steps, and what is read must be what was
  * put there for this call and piece, in both.
  *

@@ -69,6 +69,24 @@ def test_a_public_header_that_is_not_listed_fails() -> None:
     assert code == 1 and "<manta/trainer.h>" in said, said
 
 
+SUBS = "base:\ncomm/shm: base\ncomm/ucx: base\ncomm: base comm/shm\ntrain: comm\n"
+
+
+def test_a_room_in_a_room_is_one_of_its_own() -> None:
+    assert check_one("src/comm/comm.c", '#include "comm/shm/team.h"\n', SUBS) == (0, "")
+    for path, include in (("src/comm/comm.c", "comm/ucx/ucx.h"),
+                          ("src/train/a.c", "comm/shm/team.h"),
+                          ("src/comm/shm/a.c", "comm/comm.h"),
+                          ("src/comm/ucx/a.c", "comm/shm/team.h")):
+        code, said = check_one(path, f'#include "{include}"\n', SUBS)
+        assert code == 1 and f'may not include "{include}"' in said, said
+
+
+def test_a_folder_that_is_not_listed_belongs_to_its_room() -> None:
+    assert check_one("src/train/deep/a.c", '#include "comm/comm.h"\n', SUBS) == (0, "")
+    assert check_one("src/comm/deep/a.c", '#include "train/run.h"\n', SUBS)[0] == 1
+
+
 def test_a_table_with_a_cycle_is_refused() -> None:
     code, said = check_one("src/base/a.c", "", "base: sys\nsys: base\n")
     assert code == 2 and "not above" in said, said

@@ -7,7 +7,7 @@
 
 #include "base/half.h"
 #include "base/hash.h"
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 #include "rig.h"
 #include "sys/host.h"
 

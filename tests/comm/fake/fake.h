@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "comm/nccl_abi.h"
+#include "comm/nccl/abi.h"
 
 #define FAKE_RANKS   8
 #define FAKE_MESSAGE (64u << 10) /* the longest */

@@ -3,7 +3,7 @@
  * tests/comm/fake/nccl.c - NCCL, as far as manta uses it (see fake.h).
  *
  * Every collective is messages between pairs of ranks: a mailbox each, of one message. Sums are
- * those of comm/reduce.h.
+ * those of comm/reduce/reduce.h.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "comm/fake/fake.h"
-#include "comm/reduce.h"
+#include "comm/reduce/reduce.h"
 
 #define SHOW     __attribute__((visibility("default")))
 #define MAX_JOBS 64

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/reduce/avx512.c - the kernels for AVX-512 F, BW, DQ and VL. Runs only where reduce.c found
+ * all four.
+ */
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "comm/reduce/isa.h"
+
+// Pragmas, not compiler flags: the inline functions of the headers above must stay baseline code.
+#if defined(__clang__)
+#pragma clang attribute push(                                                                      \
+    __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#else
+#pragma GCC optimize("O3", "fp-contract=off")
+#pragma GCC target("avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+
+#define ISA      avx512
+#define VBYTES   64
+#define INTEGERS 0
+#include "comm/reduce/kernels.h"
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
+#endif

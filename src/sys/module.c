@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sys/module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FOLDERS 3
+
+struct search {
+  char folder[FOLDERS][PATH_MAX];
+  int count;
+};
+
+static void add(struct search *s, const char *folder, const char *below)
+{
+  char *to = s->folder[s->count];
+  if (snprintf(to, PATH_MAX, "%s%s%s", folder, *below ? "/" : "", below) < PATH_MAX)
+    s->count++;
+}
+
+// The folder of the object that this code is in.
+static bool own_folder(char *path, size_t size)
+{
+  Dl_info info;
+  char real[PATH_MAX], *slash;
+  if (!dladdr((const void *)own_folder, &info) || !realpath(info.dli_fname, real) ||
+      !(slash = strrchr(real, '/')))
+    return false;
+  *slash = 0;
+  return (size_t)snprintf(path, size, "%s", real) < size;
+}
+
+static void find_folders(struct search *s)
+{
+  const char *given = getenv("MANTA_MODULES");
+  char own[PATH_MAX];
+  s->count = 0;
+  if (given && *given) {
+    add(s, given, "");
+    return;
+  }
+  if (own_folder(own, sizeof own)) {
+    add(s, own, "manta");
+    add(s, own, ""); // in a build tree
+  }
+  add(s, MANTA_MODULE_DIR, "");
+}
+
+// A library's constructor may install handlers: whatever differs afterwards is put back.
+static void keep_signals(struct sigaction saved[NSIG], bool restore)
+{
+  for (int i = 1; i < NSIG; i++) {
+    struct sigaction now;
+    if (!restore)
+      sigaction(i, NULL, &saved[i]);
+    else if (sigaction(i, NULL, &now) == 0 && now.sa_handler != saved[i].sa_handler)
+      sigaction(i, &saved[i], NULL);
+  }
+}
+
+static void *open_quietly(const char *path)
+{
+  struct sigaction saved[NSIG];
+  stack_t stack;
+  sigset_t all, before;
+  bool has_stack = sigaltstack(NULL, &stack) == 0;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  keep_signals(saved, false);
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  keep_signals(saved, true);
+  if (has_stack)
+    sigaltstack(&stack, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return library;
+}
+
+manta_status manta__module_symbol(const char *name, const char *symbol, const char *needs,
+                                  void **out, manta_error *err)
+{
+  struct search s;
+  char path[PATH_MAX + 64];
+  find_folders(&s);
+  for (int i = 0; i < s.count; i++) {
+    snprintf(path, sizeof path, "%s/libmanta-%s.so", s.folder[i], name);
+    if (access(path, F_OK) != 0)
+      continue;
+    void *library = open_quietly(path);
+    if (!library)
+      return manta_error_set(err, MANTA_EUNSUPPORTED, "%s\nhint: the module %s needs %s", dlerror(),
+                             name, needs);
+    if (!(*out = dlsym(library, symbol)))
+      return manta_error_set(err, MANTA_EPROTO, "%s is no module of manta: %s", path, dlerror());
+    return MANTA_OK;
+  }
+  return manta_error_set(err, MANTA_EUNSUPPORTED,
+                         "there is no libmanta-%s.so in %s\nhint: it is built where %s is "
+                         "installed with headers; MANTA_MODULES names another folder",
+                         name, s.count ? s.folder[s.count - 1] : "any folder", needs);
+}
