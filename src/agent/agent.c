@@ -327,7 +327,8 @@ static void notice(struct manta__agent *a)
 
 static void driver_lost(struct manta__agent *a);
 
-static void on_driver_msg(struct manta__loop_conn *l, struct manta__msg *m)
+static void on_driver_msg(struct manta__loop_conn *l, // style: one case a message
+                          struct manta__msg *m)
 {
   struct manta__agent *a = l->owner;
   if (m->kind == MANTA__M_HELLO) {

@@ -78,7 +78,7 @@ static void get_base64(char *to, const char *s, size_t bytes)
 
 /* --- Writing --------------------------------------------------------------------------------- */
 
-struct writer {
+struct json_writer {
   manta__buf buf;
   int indent;
   bool too_deep;
@@ -176,7 +176,7 @@ static manta_status put_bytes(manta__buf *b, const char *p, size_t n)
   return manta__buf_puts(b, "\"}");
 }
 
-static manta_status put_break(struct writer *w, int depth)
+static manta_status put_break(struct json_writer *w, int depth)
 {
   if (w->indent < 0)
     return MANTA_OK;
@@ -188,15 +188,15 @@ static manta_status put_break(struct writer *w, int depth)
   return MANTA_OK;
 }
 
-static manta_status put_value(struct writer *w, const manta_value *v, int depth);
+static manta_status put_value(struct json_writer *w, const manta_value *v, int depth);
 
-static manta_status put_key(struct writer *w, const char *key)
+static manta_status put_key(struct json_writer *w, const char *key)
 {
   MANTA_TRY(put_string(&w->buf, key, strlen(key)));
   return manta__buf_puts(&w->buf, w->indent < 0 ? ":" : ": ");
 }
 
-static manta_status put_entries(struct writer *w, const manta_value *v, int depth)
+static manta_status put_entries(struct json_writer *w, const manta_value *v, int depth)
 {
   bool map = v->type == MANTA_MAP;
   if (depth == MANTA_VALUE_MAX_DEPTH) {
@@ -217,7 +217,7 @@ static manta_status put_entries(struct writer *w, const manta_value *v, int dept
   return manta__buf_putc(&w->buf, map ? '}' : ']');
 }
 
-static manta_status put_value(struct writer *w, const manta_value *v, int depth)
+static manta_status put_value(struct json_writer *w, const manta_value *v, int depth)
 {
   switch (v->type) {
   case MANTA_BOOL:
@@ -245,7 +245,7 @@ static void make_c_locale(void)
   c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-static manta_status write_all(struct writer *w, const manta_value *v)
+static manta_status write_all(struct json_writer *w, const manta_value *v)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, make_c_locale);
@@ -259,7 +259,7 @@ static manta_status write_all(struct writer *w, const manta_value *v)
 
 manta_status manta_value_to_json(const manta_value *v, int indent, char **out, manta_error *err)
 {
-  struct writer w = {.indent = indent};
+  struct json_writer w = {.indent = indent};
   manta__buf_init(&w.buf, (size_t)MANTA__JSON_MAX + 1);
   manta_status st = write_all(&w, v);
   if (st == MANTA_OK) {

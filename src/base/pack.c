@@ -306,13 +306,13 @@ manta_status manta_value_pack(const manta_value *v, void **out, size_t *len, man
 
 /* --- Reading heads --------------------------------------------------------------------------- */
 
-struct reader {
+struct unpacker {
   const uint8_t *p, *end;
   const char *why; /* static text: why reading stopped */
   size_t nodes, text;
 };
 
-static bool refuse(struct reader *r, const char *why)
+static bool refuse(struct unpacker *r, const char *why)
 {
   r->why = why;
   return false;
@@ -356,7 +356,7 @@ static double get_real(const uint8_t *p, size_t width)
   return (double)f;
 }
 
-static inline bool take_text(struct reader *r, manta_value *v, manta_type type, uint32_t n)
+static inline bool take_text(struct unpacker *r, manta_value *v, manta_type type, uint32_t n)
 {
   if ((size_t)(r->end - r->p) < n)
     return refuse(r, ends_early);
@@ -371,7 +371,7 @@ static inline bool take_count(manta_value *v, manta_type type, uint64_t n)
   return true;
 }
 
-static bool take_unsigned(struct reader *r, manta_value *v, uint64_t n)
+static bool take_unsigned(struct unpacker *r, manta_value *v, uint64_t n)
 {
   if (n > INT64_MAX)
     return refuse(r, "an integer is over 9223372036854775807");
@@ -385,7 +385,7 @@ static const uint8_t width_of[32] = {
     1, 2, 4, 8, 0, 0, 0, 0, 0, 1, 2, 4, 2, 4, 2, 4, // int, fixext, str, array, map
 };
 
-static bool long_head(struct reader *r, uint8_t tag, manta_value *v)
+static bool long_head(struct unpacker *r, uint8_t tag, manta_value *v)
 {
   size_t width = width_of[tag - 0xc0];
   if (r->end - r->p < (ptrdiff_t)width)
@@ -444,7 +444,7 @@ static bool long_head(struct reader *r, uint8_t tag, manta_value *v)
 }
 
 // One scalar or text whole, its text still in the input; of a list or map only the count.
-static inline bool head(struct reader *r, manta_value *v)
+static inline bool head(struct unpacker *r, manta_value *v)
 {
   if (r->p == r->end)
     return refuse(r, ends_early);
@@ -462,7 +462,7 @@ static inline bool head(struct reader *r, manta_value *v)
 
 /* --- First walk: check and count ------------------------------------------------------------- */
 
-static bool scan_key(struct reader *r)
+static bool scan_key(struct unpacker *r)
 {
   manta_value key;
   if (!head(r, &key))
@@ -475,7 +475,7 @@ static bool scan_key(struct reader *r)
   return true;
 }
 
-static bool scan(struct reader *r, int depth)
+static bool scan(struct unpacker *r, int depth)
 {
   manta_value v;
   if (!head(r, &v))
@@ -501,14 +501,14 @@ static bool scan(struct reader *r, int depth)
 
 /* --- Second walk: fill ----------------------------------------------------------------------- */
 
-static const char *build_key(struct reader *r, struct manta__flat *f)
+static const char *build_key(struct unpacker *r, struct manta__flat *f)
 {
   manta_value key = {0};
   head(r, &key);
   return manta__flat_text(f, key.u.s, key.count);
 }
 
-static void build(struct reader *r, struct manta__flat *f, manta_value *v)
+static void build(struct unpacker *r, struct manta__flat *f, manta_value *v)
 {
   head(r, v);
   switch (v->type) {
@@ -533,7 +533,7 @@ static void build(struct reader *r, struct manta__flat *f, manta_value *v)
   }
 }
 
-static manta_status refused(const struct reader *r, const uint8_t *bytes, manta_error *err)
+static manta_status refused(const struct unpacker *r, const uint8_t *bytes, manta_error *err)
 {
   size_t at = (size_t)(r->p - bytes);
   if (r->why == too_deep)
@@ -548,7 +548,7 @@ manta_status manta__unpack(manta_value *out, const void *bytes, size_t len, size
   const uint8_t *start = bytes;
   if (len == 0)
     return manta_error_set(err, MANTA_EPROTO, "messagepack: no bytes");
-  struct reader r = {.p = start, .end = start + len};
+  struct unpacker r = {.p = start, .end = start + len};
   if (!scan(&r, MANTA_VALUE_MAX_DEPTH))
     return refused(&r, start, err);
   struct manta__flat f;

@@ -4,17 +4,17 @@
 #include <errno.h>
 #include <stdio.h>
 
-struct row {
+struct status_row {
   manta_status st;
   manta_harm harm;
   const char *name, *text;
 };
 
-static const struct row *find(manta_status st)
+static const struct status_row *find(manta_status st)
 {
-  static const struct row rows[] = {{MANTA_OK, MANTA_HARM_NONE, "OK", "success"},
+  static const struct status_row rows[] = {{MANTA_OK, MANTA_HARM_NONE, "OK", "success"},
 #define ROW(name, code, harm, text) {MANTA_##name, MANTA_HARM_##harm, #name, text},
-                                    MANTA_STATUS_MAP(ROW)
+                                           MANTA_STATUS_MAP(ROW)
 #undef ROW
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -25,19 +25,19 @@ static const struct row *find(manta_status st)
 
 const char *manta_status_name(manta_status st)
 {
-  const struct row *r = find(st);
+  const struct status_row *r = find(st);
   return r ? r->name : "E?";
 }
 
 const char *manta_status_text(manta_status st)
 {
-  const struct row *r = find(st);
+  const struct status_row *r = find(st);
   return r ? r->text : "unknown status";
 }
 
 manta_harm manta_status_harm(manta_status st)
 {
-  const struct row *r = find(st);
+  const struct status_row *r = find(st);
   return r ? r->harm : MANTA_HARM_OP;
 }
 

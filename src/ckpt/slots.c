@@ -46,7 +46,7 @@ struct manta__slots_warmer {
 };
 
 /* What a save is going to write. */
-struct plan {
+struct slot_plan {
   const manta_value *value;
   size_t tensors_len, value_off, value_len;
   uint64_t need; /* bytes of slot */
@@ -313,14 +313,14 @@ static manta_status renew_layout(struct manta__slots *s, const manta_state *stat
 }
 
 // Places for the caller's own writing.
-static manta_status make_places(const manta_state *state, struct plan *p, manta_error *err)
+static manta_status make_places(const manta_state *state, struct slot_plan *p, manta_error *err)
 {
   p->dst = manta__calloc(state->count + 1, sizeof *p->dst);
   return p->dst ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory to save a state");
 }
 
 static manta_status make_plan(struct manta__slots *s, const manta_state *state, bool filled,
-                              struct plan *p, manta_error *err)
+                              struct slot_plan *p, manta_error *err)
 {
   static const manta_value nil;
   if (state->count && !state->tensors)
@@ -341,7 +341,7 @@ static manta_status make_plan(struct manta__slots *s, const manta_state *state, 
   return filled ? make_places(state, p, err) : MANTA_OK;
 }
 
-static void fill_meta(struct manta__slot_meta *m, const struct plan *p,
+static void fill_meta(struct manta__slot_meta *m, const struct slot_plan *p,
                       const struct manta__snapshot *snap)
 {
   m->id = snap->id;
@@ -358,7 +358,7 @@ static void fill_meta(struct manta__slot_meta *m, const struct plan *p,
 }
 
 // What is not in memory of this process's own, the caller writes.
-static manta_status fill_by_caller(const struct manta__slots *s, int i, const struct plan *p,
+static manta_status fill_by_caller(const struct manta__slots *s, int i, const struct slot_plan *p,
                                    const struct manta__snapshot *snap, manta_error *err)
 {
   const struct manta__slot *slot = &s->slot[i];
@@ -381,7 +381,8 @@ static void copy_tensors(uint8_t *data, const struct manta__layout *l, const man
 }
 
 static manta_status fill(const struct manta__slots *s, int i, const manta_state *state,
-                         const struct plan *p, const struct manta__snapshot *snap, manta_error *err)
+                         const struct slot_plan *p, const struct manta__snapshot *snap,
+                         manta_error *err)
 {
   const struct manta__layout *l = s->layout;
   struct manta__slot_meta *m = s->slot[i].meta;
@@ -408,7 +409,7 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
                                manta_status (*stop)(void *ctx, manta_error *err), void *ctx,
                                int *index_out, manta_error *err)
 {
-  struct plan p = {0};
+  struct slot_plan p = {0};
   int i = 0;
   MANTA_TRY(make_plan(s, state, snap->fill != NULL, &p, err));
   manta_status st = find_slot(s, p.need, by, stop, ctx, &i, err);

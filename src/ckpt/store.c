@@ -43,7 +43,7 @@ struct manta__store {
 
 /* --- Opening --- */
 
-struct scan {
+struct store_scan {
   manta__store *store;
   bool clean;
   manta_error *err;
@@ -62,7 +62,7 @@ static manta_status reserve_one(manta__store *s, manta_error *err)
   return MANTA_OK;
 }
 
-static void remove_leftover(const struct scan *scan, const char *name)
+static void remove_leftover(const struct store_scan *scan, const char *name)
 {
   if (scan->clean && manta__ckdir_remove(scan->store->dir, name) < 0)
     manta__warn("remove unfinished checkpoint %s: %m", name);
@@ -70,7 +70,7 @@ static void remove_leftover(const struct scan *scan, const char *name)
 
 static manta_status look_at(void *ctx, const char *name)
 {
-  struct scan *scan = ctx;
+  struct store_scan *scan = ctx;
   manta__store *s = scan->store;
   manta_error why = MANTA_ERROR_INIT;
   int64_t number = manta__ckdir_number(name);
@@ -114,7 +114,7 @@ static bool lock(manta__store *s)
 
 static manta_status load(manta__store *s, manta_error *err)
 {
-  struct scan scan = {s, lock(s), err};
+  struct store_scan scan = {s, lock(s), err};
   if (!scan.clean)
     manta__debug("lock checkpoints: %m; leftovers stay");
   MANTA_TRY(manta__ckdir_each(s->dir, look_at, &scan, err));
@@ -155,14 +155,14 @@ void manta__store_close(manta__store *s)
 /* --- Writing --- */
 
 /* A snapshot in its slot: mapped, and looked at. */
-struct source {
+struct store_source {
   const uint8_t *base;
   size_t size;
   struct manta__slot_meta meta;
 };
 
 // A checkpoint that could not be opened again must not come to count.
-static manta_status check_content(const struct source *src, manta_error *err)
+static manta_status check_content(const struct store_source *src, manta_error *err)
 {
   struct manta__st tensors = {0};
   manta_value value = {0};
@@ -186,7 +186,7 @@ static void describe(struct manta__manifest *m, const struct manta__slot_meta *m
   m->bytes = meta->tensors_len + meta->value_len;
 }
 
-static manta_status write_files(const manta__store *s, int dir, const struct source *src,
+static manta_status write_files(const manta__store *s, int dir, const struct store_source *src,
                                 struct manta__manifest *m, manta_error *err)
 {
   const struct manta__slot_meta *meta = &src->meta;
@@ -240,7 +240,7 @@ static manta_status give_number(manta__store *s, const char *temp, struct manta_
   return MANTA_EIO;
 }
 
-static manta_status write_source(manta__store *s, const struct source *src,
+static manta_status write_source(manta__store *s, const struct store_source *src,
                                  struct manta__manifest *out, manta_error *err)
 {
   struct manta__manifest m;
@@ -263,7 +263,7 @@ static manta_status write_source(manta__store *s, const struct source *src,
 manta_status manta__store_write(manta__store *s, int slot_fd, struct manta__manifest *out,
                                 manta_error *err)
 {
-  struct source src;
+  struct store_source src;
   MANTA_TRY(manta__slot_map(slot_fd, &src.base, &src.size, &src.meta, err));
   manta_status st = write_source(s, &src, out, err);
   munmap((void *)(uintptr_t)src.base, src.size);

@@ -16,32 +16,32 @@
 #include "base/alloc.h"
 #include "ckpt/safetensors.h"
 
-struct span {
+struct byte_span {
   uint64_t begin, end;
   size_t tensor;
 };
 
-struct reader {
+struct header_reader {
   char *begin, *at, *end;
   manta_tensor *tensors;
-  struct span *spans;
+  struct byte_span *spans;
   size_t count, cap;
   manta_error *err;
 };
 
-static manta_status bad(struct reader *r, const char *what)
+static manta_status bad(struct header_reader *r, const char *what)
 {
   return manta_error_set(r->err, MANTA_ECORRUPT, "safetensors header: %s at byte %td", what,
                          r->at - r->begin + 8);
 }
 
-static void skip_space(struct reader *r)
+static void skip_space(struct header_reader *r)
 {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r'))
     r->at++;
 }
 
-static bool take(struct reader *r, char c)
+static bool take(struct header_reader *r, char c)
 {
   skip_space(r);
   if (r->at >= r->end || *r->at != c)
@@ -50,7 +50,7 @@ static bool take(struct reader *r, char c)
   return true;
 }
 
-static manta_status expect(struct reader *r, char c)
+static manta_status expect(struct header_reader *r, char c)
 {
   char what[] = "no 'c'";
   what[4] = c;
@@ -58,7 +58,7 @@ static manta_status expect(struct reader *r, char c)
 }
 
 // Behind an item: a comma (*more) or the closing character.
-static manta_status next_item(struct reader *r, char close, bool *more)
+static manta_status next_item(struct header_reader *r, char close, bool *more)
 {
   *more = take(r, ',');
   return *more ? MANTA_OK : expect(r, close);
@@ -66,7 +66,7 @@ static manta_status next_item(struct reader *r, char close, bool *more)
 
 /* --- Strings and numbers --- */
 
-static manta_status hex4(struct reader *r, uint32_t *out)
+static manta_status hex4(struct header_reader *r, uint32_t *out)
 {
   uint32_t u = 0;
   for (int i = 0; i < 4; i++, r->at++) {
@@ -94,7 +94,7 @@ static char *put_utf8(char *w, uint32_t u)
   return w;
 }
 
-static manta_status unicode_escape(struct reader *r, char **w)
+static manta_status unicode_escape(struct header_reader *r, char **w)
 {
   uint32_t u, low;
   MANTA_TRY(hex4(r, &u));
@@ -111,7 +111,7 @@ static manta_status unicode_escape(struct reader *r, char **w)
   return MANTA_OK;
 }
 
-static manta_status escape(struct reader *r, char **w)
+static manta_status escape(struct header_reader *r, char **w)
 {
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   char c = r->at < r->end ? *r->at : 0;
@@ -126,7 +126,7 @@ static manta_status escape(struct reader *r, char **w)
 }
 
 // Decodes in place; the closing quote becomes (or has moved up to) a NUL.
-static manta_status string(struct reader *r, char **out, size_t *len)
+static manta_status string(struct header_reader *r, char **out, size_t *len)
 {
   MANTA_TRY(expect(r, '"'));
   char *s = r->at, *w = s;
@@ -147,7 +147,7 @@ static manta_status string(struct reader *r, char **out, size_t *len)
   return manta__st_utf8(s, *len) ? MANTA_OK : bad(r, "a string that is not UTF-8, or with a NUL,");
 }
 
-static manta_status number(struct reader *r, int64_t *out)
+static manta_status number(struct header_reader *r, int64_t *out)
 {
   skip_space(r);
   const char *from = r->at;
@@ -162,7 +162,7 @@ static manta_status number(struct reader *r, int64_t *out)
 }
 
 // Up to `max` numbers in brackets.
-static manta_status numbers(struct reader *r, int64_t *out, int max, int *count)
+static manta_status numbers(struct header_reader *r, int64_t *out, int max, int *count)
 {
   MANTA_TRY(expect(r, '['));
   *count = 0;
@@ -181,7 +181,7 @@ static manta_status numbers(struct reader *r, int64_t *out, int max, int *count)
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
 
-static manta_status dtype(struct reader *r, manta_dtype *out)
+static manta_status dtype(struct header_reader *r, manta_dtype *out)
 {
   char *s;
   size_t n;
@@ -194,7 +194,7 @@ static manta_status dtype(struct reader *r, manta_dtype *out)
   return manta_error_set(r->err, MANTA_ECORRUPT, "safetensors header: unknown dtype \"%.32s\"", s);
 }
 
-static manta_status offsets(struct reader *r, struct span *span)
+static manta_status offsets(struct header_reader *r, struct byte_span *span)
 {
   int64_t v[2];
   int n;
@@ -206,7 +206,8 @@ static manta_status offsets(struct reader *r, struct span *span)
   return MANTA_OK;
 }
 
-static manta_status field(struct reader *r, manta_tensor *t, struct span *span, unsigned *seen)
+static manta_status field(struct header_reader *r, manta_tensor *t, struct byte_span *span,
+                          unsigned *seen)
 {
   char *key;
   size_t n;
@@ -224,7 +225,7 @@ static manta_status field(struct reader *r, manta_tensor *t, struct span *span, 
   return which == HAS_SHAPE ? numbers(r, t->shape, MANTA_MAX_DIMS, &t->ndim) : offsets(r, span);
 }
 
-static manta_status grow(struct reader *r)
+static manta_status grow(struct header_reader *r)
 {
   if (r->count < r->cap)
     return MANTA_OK;
@@ -234,7 +235,7 @@ static manta_status grow(struct reader *r)
   manta_tensor *t = manta__realloc(r->tensors, cap * sizeof *t);
   if (t)
     r->tensors = t;
-  struct span *s = t ? manta__realloc(r->spans, cap * sizeof *s) : NULL;
+  struct byte_span *s = t ? manta__realloc(r->spans, cap * sizeof *s) : NULL;
   if (!s)
     return manta_error_set(r->err, MANTA_ENOMEM, "no memory for the tensors of a checkpoint");
   r->spans = s;
@@ -242,13 +243,13 @@ static manta_status grow(struct reader *r)
   return MANTA_OK;
 }
 
-static manta_status tensor(struct reader *r, char *name, size_t len)
+static manta_status tensor(struct header_reader *r, char *name, size_t len)
 {
   if (len == 0 || len > MANTA_TENSOR_NAME_MAX)
     return bad(r, "a name that is empty or too long");
   MANTA_TRY(grow(r));
   manta_tensor t = {.name = name};
-  struct span span = {.tensor = r->count};
+  struct byte_span span = {.tensor = r->count};
   unsigned seen = 0;
   MANTA_TRY(expect(r, '{'));
   for (bool more = true; more;) {
@@ -272,7 +273,7 @@ static manta_status tensor(struct reader *r, char *name, size_t len)
 /* --- The whole header --- */
 
 // "__metadata__": strings only; what they say is for people.
-static manta_status metadata(struct reader *r)
+static manta_status metadata(struct header_reader *r)
 {
   char *s;
   size_t n;
@@ -288,7 +289,7 @@ static manta_status metadata(struct reader *r)
   return MANTA_OK;
 }
 
-static manta_status header(struct reader *r)
+static manta_status header(struct header_reader *r)
 {
   bool meta = false;
   MANTA_TRY(expect(r, '{'));
@@ -312,19 +313,19 @@ static manta_status header(struct reader *r)
 
 static int by_place(const void *a, const void *b)
 {
-  const struct span *x = a, *y = b;
+  const struct byte_span *x = a, *y = b;
   if (x->begin != y->begin)
     return x->begin < y->begin ? -1 : 1;
   return (x->end > y->end) - (x->end < y->end);
 }
 
-static manta_status cover(struct reader *r, char *data, uint64_t len)
+static manta_status cover(struct header_reader *r, char *data, uint64_t len)
 {
   if (r->count)
     qsort(r->spans, r->count, sizeof *r->spans, by_place);
   uint64_t at = 0;
   for (size_t i = 0; i < r->count; i++) {
-    const struct span *s = &r->spans[i];
+    const struct byte_span *s = &r->spans[i];
     manta_tensor *t = &r->tensors[s->tensor];
     if (s->begin != at || s->end > len)
       return manta_error_set(r->err, MANTA_ECORRUPT,
@@ -353,7 +354,7 @@ static manta_status header_len(const uint8_t *file, size_t len, size_t *out, man
   return MANTA_OK;
 }
 
-static manta_status read_all(struct reader *r, struct manta__st *s, char *data, uint64_t len)
+static manta_status read_all(struct header_reader *r, struct manta__st *s, char *data, uint64_t len)
 {
   MANTA_TRY(header(r));
   MANTA_TRY(cover(r, data, len));
@@ -371,7 +372,7 @@ manta_status manta__st_open(struct manta__st *out, const void *file, size_t len,
   if (!s.header)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a header of %zu bytes", n);
   memcpy(s.header, (const char *)file + 8, n);
-  struct reader r = {.begin = s.header, .at = s.header, .end = s.header + n, .err = err};
+  struct header_reader r = {.begin = s.header, .at = s.header, .end = s.header + n, .err = err};
   // manta_tensor has one data pointer for saving and loading; what is loaded must not be written
   // to.
   manta_status st = read_all(&r, &s, (char *)(uintptr_t)file + 8 + n, len - 8 - n);

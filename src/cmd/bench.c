@@ -18,7 +18,7 @@
 #define MAX_BYTES    (1ll << 40)
 #define MEMORY_SHARE 0.75 /* of what is available, for all buffers together */
 
-struct plan {
+struct bench_plan {
   struct manta__bench_job job; /* all but the count */
   int workers;
   size_t from, to, factor;
@@ -72,7 +72,8 @@ static const char *or_else(const struct manta__args *a, const char *name, const 
   return given ? given : dflt;
 }
 
-static manta_status read_numbers(struct plan *p, const struct manta__args *a, manta_error *err)
+static manta_status read_numbers(struct bench_plan *p, const struct manta__args *a,
+                                 manta_error *err)
 {
   const char *n = manta__args_get(a, "workers");
   int64_t workers, factor, ms;
@@ -91,12 +92,12 @@ static manta_status read_numbers(struct plan *p, const struct manta__args *a, ma
   return MANTA_OK;
 }
 
-static manta_status read_plan(struct plan *p, const struct manta__args *a, manta_error *err)
+static manta_status read_plan(struct bench_plan *p, const struct manta__args *a, manta_error *err)
 {
   struct manta__host host;
   if (strcmp(a->operand[0], "comm") != 0)
     return manta_error_set(err, MANTA_EINVAL, "manta bench has no \"%s\"", a->operand[0]);
-  *p = (struct plan){.pin = manta__args_has(a, "pin"), .json = manta__args_has(a, "json")};
+  *p = (struct bench_plan){.pin = manta__args_has(a, "pin"), .json = manta__args_has(a, "json")};
   p->job.private_ = manta__args_has(a, "private");
   MANTA_TRY(manta__host_read(&host, "", err));
   p->workers = host.cpu_count < 2                      ? 2
@@ -117,12 +118,12 @@ struct tally {
   double bus;
 };
 
-static const char *redop_of(const struct plan *p)
+static const char *redop_of(const struct bench_plan *p)
 {
   return p->job.op->reduces ? "sum" : "none";
 }
 
-static const char *type_of(char buf[MANTA__TEXT], const struct plan *p)
+static const char *type_of(char buf[MANTA__TEXT], const struct bench_plan *p)
 {
   size_t i = 0;
   for (const char *s = manta_dtype_name(p->job.type); *s && i < MANTA__TEXT - 1; s++)
@@ -131,7 +132,7 @@ static const char *type_of(char buf[MANTA__TEXT], const struct plan *p)
   return buf;
 }
 
-static void print_head(const struct plan *p)
+static void print_head(const struct bench_plan *p)
 {
   printf("# manta %s bench comm: %s, %d workers, buffers in %s memory%s\n", manta_version(),
          p->job.op->name, p->workers, p->job.private_ ? "private" : "shared",
@@ -144,7 +145,7 @@ static void print_head(const struct plan *p)
          "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)");
 }
 
-static void print_row(const struct plan *p, const struct manta__bench_result *r, double algbw,
+static void print_row(const struct bench_plan *p, const struct manta__bench_result *r, double algbw,
                       double busbw)
 {
   char type[MANTA__TEXT];
@@ -154,7 +155,7 @@ static void print_row(const struct plan *p, const struct manta__bench_result *r,
   fflush(stdout);
 }
 
-static manta_status keep_row(manta_value *rows, const struct plan *p,
+static manta_status keep_row(manta_value *rows, const struct bench_plan *p,
                              const struct manta__bench_result *r, double algbw, double busbw)
 {
   size_t bytes = manta__bench_bytes(&p->job, p->workers);
@@ -177,7 +178,7 @@ static void print_tally(const struct tally *t)
   printf("# Avg bus bandwidth : %.3f GB/s\n", t->rows ? t->bus / t->rows : 0);
 }
 
-static int print_all(const struct plan *p, const struct tally *t, manta_value *rows)
+static int print_all(const struct bench_plan *p, const struct tally *t, manta_value *rows)
 {
   char type[MANTA__TEXT];
   manta_value all = MANTA_MAP(
@@ -192,7 +193,7 @@ static int print_all(const struct plan *p, const struct tally *t, manta_value *r
 // --- measuring ----------------------------------------------------------------------------------
 
 // The next size whose buffers fit, as the job's count. Sizes too small for an element are left out.
-static bool next_size(struct plan *p, size_t *bytes)
+static bool next_size(struct bench_plan *p, size_t *bytes)
 {
   const struct manta__bench_op *op = p->job.op;
   size_t of_one =
@@ -209,8 +210,8 @@ static bool next_size(struct plan *p, size_t *bytes)
   return false;
 }
 
-static manta_status sweep(manta_trainer *t, struct plan *p, struct tally *tally, manta_value *rows,
-                          manta_error *err)
+static manta_status sweep(manta_trainer *t, struct bench_plan *p, struct tally *tally,
+                          manta_value *rows, manta_error *err)
 {
   for (size_t bytes = p->from; next_size(p, &bytes);) {
     struct manta__bench_result r;
@@ -228,7 +229,7 @@ static manta_status sweep(manta_trainer *t, struct plan *p, struct tally *tally,
   return MANTA_OK;
 }
 
-static manta_status run_plan(struct plan *p, struct tally *tally, manta_value *rows,
+static manta_status run_plan(struct bench_plan *p, struct tally *tally, manta_value *rows,
                              manta_error *err)
 {
   manta_trainer *t;
@@ -247,7 +248,7 @@ static manta_status run_plan(struct plan *p, struct tally *tally, manta_value *r
 int manta__cmd_bench(const struct manta__args *a)
 {
   manta_error err = MANTA_ERROR_INIT;
-  struct plan p;
+  struct bench_plan p;
   struct tally tally = {0};
   manta_value rows = {0};
   if (read_plan(&p, a, &err) < 0) {

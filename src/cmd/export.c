@@ -76,12 +76,12 @@ static manta_status copy_file(int from, int to, const struct manta__manifest *m,
 // --- Where to ------------------------------------------------------------------------------------
 
 /* A path taken apart: its directory, open, and its last part. */
-struct place {
+struct destination {
   int dir;
   char parent[PATH_MAX], last[NAME_MAX + 1];
 };
 
-static manta_status open_place(struct place *p, const char *path, manta_error *err)
+static manta_status open_place(struct destination *p, const char *path, manta_error *err)
 {
   char a[PATH_MAX], b[PATH_MAX];
   int n = snprintf(a, sizeof a, "%s", path);
@@ -122,7 +122,7 @@ static manta_status check_name(const char *to, manta_error *err)
 static manta_status export_file(int from, const struct manta__manifest *m, const char *to,
                                 manta_error *err)
 {
-  struct place p;
+  struct destination p;
   const struct manta__manifest_file *f = tensors_of(m);
   MANTA_TRY(check_name(to, err));
   if (!f)
@@ -148,7 +148,7 @@ static manta_status fill_dir(int from, int to, const struct manta__manifest *m, 
 }
 
 // renameat alone would replace an empty directory.
-static manta_status put_in_place(const struct place *p, const char *temp, manta_error *err)
+static manta_status put_in_place(const struct destination *p, const char *temp, manta_error *err)
 {
   if (renameat2(p->dir, temp, p->dir, p->last, RENAME_NOREPLACE) == 0)
     return MANTA_OK;
@@ -161,7 +161,7 @@ static manta_status put_in_place(const struct place *p, const char *temp, manta_
 static manta_status export_dir(int from, const struct manta__manifest *m, const char *path,
                                manta_error *err)
 {
-  struct place p;
+  struct destination p;
   char temp[64];
   int to;
   MANTA_TRY(open_place(&p, path, err));

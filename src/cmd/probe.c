@@ -206,14 +206,14 @@ void manta__probe_futex(struct manta__probe *p)
   munmap(page, sizeof *page);
 }
 
-struct line {
+struct probe_line {
   int end[2];
   struct page *page;
 };
 
 static void hang_on(void *ctx)
 {
-  struct line *l = ctx;
+  struct probe_line *l = ctx;
   close(l->end[0]);
   if (manta__lifeline_hang_on(l->end[1], NULL) < 0)
     _exit(1);
@@ -222,7 +222,7 @@ static void hang_on(void *ctx)
     pause();
 }
 
-static void cut(struct manta__probe *p, struct line *l, pid_t pid)
+static void cut(struct manta__probe *p, struct probe_line *l, pid_t pid)
 {
   int status = 0;
   close(l->end[1]);
@@ -238,7 +238,7 @@ static void cut(struct manta__probe *p, struct line *l, pid_t pid)
 
 void manta__probe_lifeline(struct manta__probe *p)
 {
-  struct line l = {.page = page_new(p)};
+  struct probe_line l = {.page = page_new(p)};
   manta_error err = MANTA_ERROR_INIT;
   if (!l.page)
     return;

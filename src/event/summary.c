@@ -25,7 +25,7 @@ struct cut {
   int64_t to;
 };
 
-struct scan {
+struct log_scan {
   struct manta__run_summary s;
   struct seen {
     bool any;
@@ -39,13 +39,13 @@ struct scan {
 };
 
 // Is there one that voids all that `cut` voids? i: the first that goes back less far than `cut`.
-static bool is_covered(const struct scan *c, size_t i, struct cut cut)
+static bool is_covered(const struct log_scan *c, size_t i, struct cut cut)
 {
   return i > 0 && c->cuts[i - 1].attempt >= cut.attempt;
 }
 
 // Puts a cut into its place and throws out those that it covers.
-static manta_status add_cut(struct scan *c, struct cut cut, manta_error *err)
+static manta_status add_cut(struct log_scan *c, struct cut cut, manta_error *err)
 {
   size_t hi = 0, lo;
   while (hi < c->cut_count && c->cuts[hi].to <= cut.to)
@@ -68,7 +68,7 @@ static manta_status add_cut(struct scan *c, struct cut cut, manta_error *err)
   return MANTA_OK;
 }
 
-static bool is_void(const struct scan *c, const struct manta__record *h, const uint8_t *payload)
+static bool is_void(const struct log_scan *c, const struct manta__record *h, const uint8_t *payload)
 {
   size_t lo = 0, hi = c->cut_count; // finds the first cut of a later attempt: it goes back farthest
   while (lo < hi) {
@@ -82,7 +82,7 @@ static bool is_void(const struct scan *c, const struct manta__record *h, const u
 }
 
 // Was this row seen before, or does it belong to an attempt that its rank has left behind?
-static bool is_stale(struct scan *c, const struct manta__ident *id)
+static bool is_stale(struct log_scan *c, const struct manta__ident *id)
 {
   struct seen *s = &c->seen[id->rank];
   if (s->any && (id->attempt < s->attempt || (id->attempt == s->attempt && id->seq <= s->seq)))
@@ -91,8 +91,8 @@ static bool is_stale(struct scan *c, const struct manta__ident *id)
   return false;
 }
 
-static manta_status add_row(struct scan *c, const struct manta__record *h, const uint8_t *payload,
-                            manta_error *err)
+static manta_status add_row(struct log_scan *c, const struct manta__record *h,
+                            const uint8_t *payload, manta_error *err)
 {
   if (h->id.rank < 0 || h->id.rank >= MANTA_MAX_RANKS || is_stale(c, &h->id) ||
       is_void(c, h, payload))
@@ -118,7 +118,7 @@ static manta_status read_map(manta_value *out, const uint8_t *payload, size_t le
   return MANTA_OK;
 }
 
-static manta_status add_rewind(struct scan *c, const struct manta__record *h,
+static manta_status add_rewind(struct log_scan *c, const struct manta__record *h,
                                const uint8_t *payload, manta_error *err)
 {
   manta_value v = {0};
@@ -128,7 +128,7 @@ static manta_status add_rewind(struct scan *c, const struct manta__record *h,
   return to < 0 ? MANTA_OK : add_cut(c, (struct cut){h->id.attempt, to}, err);
 }
 
-static manta_status add_attempt(struct scan *c, const struct manta__record *h,
+static manta_status add_attempt(struct log_scan *c, const struct manta__record *h,
                                 const uint8_t *payload, manta_error *err)
 {
   manta_value v = {0};
@@ -145,7 +145,7 @@ static manta_status add_attempt(struct scan *c, const struct manta__record *h,
   return MANTA_OK;
 }
 
-static manta_status add_finish(struct scan *c, const struct manta__record *h,
+static manta_status add_finish(struct log_scan *c, const struct manta__record *h,
                                const uint8_t *payload, manta_error *err)
 {
   MANTA_TRY(read_map(&c->s.finish, payload, h->len, err));
@@ -154,7 +154,7 @@ static manta_status add_finish(struct scan *c, const struct manta__record *h,
   return MANTA_OK;
 }
 
-static manta_status add_record(struct scan *c, const struct manta__record *h,
+static manta_status add_record(struct log_scan *c, const struct manta__record *h,
                                const uint8_t *payload, manta_error *err)
 {
   if (c->records++ == 0) {
@@ -185,7 +185,7 @@ static manta_status add_record(struct scan *c, const struct manta__record *h,
 }
 
 // Reads the log up to its end or to record `limit`.
-static manta_status read_log(struct scan *c, int dirfd, int64_t limit, manta_error *err)
+static manta_status read_log(struct log_scan *c, int dirfd, int64_t limit, manta_error *err)
 {
   manta__log_reader *r;
   MANTA_TRY(manta__log_reader_open(&r, dirfd, err));
@@ -204,7 +204,7 @@ static manta_status read_log(struct scan *c, int dirfd, int64_t limit, manta_err
   return st;
 }
 
-static void forget(struct scan *c)
+static void forget(struct log_scan *c)
 {
   int64_t torn = c->s.torn;
   manta__run_summary_fini(&c->s);
@@ -214,7 +214,7 @@ static void forget(struct scan *c)
   memset(c->seen, 0, sizeof c->seen);
 }
 
-static manta_status scan_all(struct scan *c, int dirfd, const char *path, manta_error *err)
+static manta_status scan_all(struct log_scan *c, int dirfd, const char *path, manta_error *err)
 {
   MANTA_TRY(read_log(c, dirfd, INT64_MAX, err));
   if (c->cut_count > 0) {
@@ -235,7 +235,7 @@ static manta_status scan_all(struct scan *c, int dirfd, const char *path, manta_
 manta_status manta__run_summary_read(struct manta__run_summary *out, int dirfd, const char *path,
                                      manta_error *err)
 {
-  struct scan *c = manta__calloc(1, sizeof *c);
+  struct log_scan *c = manta__calloc(1, sizeof *c);
   if (!c)
     return manta_error_set(err, MANTA_ENOMEM, "no memory to sum up run.log");
   manta__buf_init(&c->last, MANTA__LOG_MAX_PAYLOAD);

@@ -17,7 +17,7 @@ enum { RANK, HOST, PID, CPUS, GPUS, STATE, COLUMNS };
 static const char *const titles[COLUMNS] = {"rank", "host", "pid", "CPUs", "GPUs", "state"};
 static const bool right[COLUMNS] = {[RANK] = true, [PID] = true};
 
-struct line {
+struct table_line {
   char cell[COLUMNS][CELL_MAX];
 };
 
@@ -73,7 +73,7 @@ static void put_int(char *cell, int i)
   snprintf(cell, CELL_MAX, "%d", i);
 }
 
-static void fill(struct line *l, const struct manta__table_row *r)
+static void fill(struct table_line *l, const struct manta__table_row *r)
 {
   if (r->rank >= 0)
     put_int(l->cell[RANK], r->rank);
@@ -108,7 +108,7 @@ static manta_status draw_cell(manta__buf *out, const char *text, int wide, bool 
   return manta__buf_printf(out, " %*s%s%*s ", at_right ? pad : 0, "", text, at_right ? 0 : pad, "");
 }
 
-static manta_status draw_line(manta__buf *out, const struct style *s, const struct line *l,
+static manta_status draw_line(manta__buf *out, const struct style *s, const struct table_line *l,
                               const int *wide)
 {
   for (int c = 0; c < COLUMNS; c++) {
@@ -118,7 +118,7 @@ static manta_status draw_line(manta__buf *out, const struct style *s, const stru
   return manta__buf_printf(out, "%s\n", s->bar);
 }
 
-static manta_status draw_all(manta__buf *out, const struct style *s, const struct line *lines,
+static manta_status draw_all(manta__buf *out, const struct style *s, const struct table_line *lines,
                              size_t n, const char *totals)
 {
   int wide[COLUMNS] = {0};
@@ -139,7 +139,7 @@ static manta_status draw_all(manta__buf *out, const struct style *s, const struc
 manta_status manta__table_draw(manta__buf *out, const struct manta__table *t, bool utf8)
 {
   size_t before = out->len;
-  struct line *lines = manta__calloc(t->count + 1, sizeof *lines);
+  struct table_line *lines = manta__calloc(t->count + 1, sizeof *lines);
   if (!lines)
     return MANTA_ENOMEM;
   for (int c = 0; c < COLUMNS; c++)

@@ -16,20 +16,20 @@
 #define NO_LIMIT  (INT64_C(1) << 60) // v1 writes "none" as a huge number
 
 // Where a hierarchy's files of this process lie. `top` is how much of dir is the mount point.
-struct place {
+struct cgroup_place {
   char dir[PATH_MAX];
   size_t top;
 };
 
 // --- Finding the place ---------------------------------------------------------------------------
 
-struct reader {
+struct cgroup_reader {
   int fd;
   size_t at, len;
   char chunk[4096];
 };
 
-static bool reader_open(struct reader *r, const char *root, const char *path)
+static bool reader_open(struct cgroup_reader *r, const char *root, const char *path)
 {
   char full[PATH_MAX];
   int n = snprintf(full, sizeof full, "%s%s", root, path);
@@ -38,7 +38,7 @@ static bool reader_open(struct reader *r, const char *root, const char *path)
   return r->fd >= 0;
 }
 
-static int next_char(struct reader *r)
+static int next_char(struct cgroup_reader *r)
 {
   if (r->at == r->len) {
     ssize_t n;
@@ -53,7 +53,7 @@ static int next_char(struct reader *r)
 }
 
 // The next line without its newline; what does not fit is dropped. False at the end.
-static bool next_line(struct reader *r, char line[LINE_MAX_])
+static bool next_line(struct cgroup_reader *r, char line[LINE_MAX_])
 {
   size_t n = 0;
   int c = next_char(r);
@@ -78,7 +78,7 @@ static bool has_word(const char *list, const char *word)
 // The group of this process in a hierarchy (NULL: v2) out of lines "4:cpu,cpuacct:/a/b".
 static bool find_group(const char *root, const char *controller, char group[LINE_MAX_])
 {
-  struct reader r;
+  struct cgroup_reader r;
   bool found = false;
   char line[LINE_MAX_];
   if (!reader_open(&r, root, "/proc/self/cgroup"))
@@ -148,7 +148,8 @@ static const char *below(const char *group, const char *top)
 }
 
 // True if the mount shows the group itself, so that no better one need be looked for.
-static bool try_mount(const struct mount *m, const char *root, const char *group, struct place *p)
+static bool try_mount(const struct mount *m, const char *root, const char *group,
+                      struct cgroup_place *p)
 {
   const char *rel = below(group, m->root);
   if (!rel && p->dir[0])
@@ -163,10 +164,10 @@ static bool try_mount(const struct mount *m, const char *root, const char *group
   return rel != NULL;
 }
 
-static bool find_place(const char *root, const char *controller, struct place *p)
+static bool find_place(const char *root, const char *controller, struct cgroup_place *p)
 {
   char group[LINE_MAX_], line[LINE_MAX_];
-  struct reader r;
+  struct cgroup_reader r;
   p->dir[0] = 0;
   if (!find_group(root, controller, group) || !reader_open(&r, root, "/proc/self/mountinfo"))
     return false;
@@ -181,7 +182,7 @@ static bool find_place(const char *root, const char *controller, struct place *p
 
 // --- Reading the files of one group --------------------------------------------------------------
 
-static bool read_in(const struct place *p, const char *name, char *buf, size_t size)
+static bool read_in(const struct cgroup_place *p, const char *name, char *buf, size_t size)
 {
   char path[PATH_MAX];
   int n = snprintf(path, sizeof path, "%s/%s", p->dir, name);
@@ -189,7 +190,7 @@ static bool read_in(const struct place *p, const char *name, char *buf, size_t s
 }
 
 // "max" and -1 are no number above zero, and so no limit.
-static int64_t number_in(const struct place *p, const char *name)
+static int64_t number_in(const struct cgroup_place *p, const char *name)
 {
   char text[64];
   long long n = read_in(p, name, text, sizeof text) ? strtoll(text, NULL, 10) : 0;
@@ -205,12 +206,12 @@ static void tighten_quota(struct manta__cgroup *c, int64_t quota, int64_t period
     c->quota = cpus;
 }
 
-static void cpu_v1(const struct place *p, struct manta__cgroup *c)
+static void cpu_v1(const struct cgroup_place *p, struct manta__cgroup *c)
 {
   tighten_quota(c, number_in(p, "cpu.cfs_quota_us"), number_in(p, "cpu.cfs_period_us"));
 }
 
-static void cpu_v2(const struct place *p, struct manta__cgroup *c)
+static void cpu_v2(const struct cgroup_place *p, struct manta__cgroup *c)
 {
   char text[64];
   long long quota, period;
@@ -226,17 +227,17 @@ static void tighten_memory(struct manta__cgroup *c, int64_t limit, int64_t used)
   c->mem_used = used;
 }
 
-static void memory_v1(const struct place *p, struct manta__cgroup *c)
+static void memory_v1(const struct cgroup_place *p, struct manta__cgroup *c)
 {
   tighten_memory(c, number_in(p, "memory.limit_in_bytes"), number_in(p, "memory.usage_in_bytes"));
 }
 
-static void memory_v2(const struct place *p, struct manta__cgroup *c)
+static void memory_v2(const struct cgroup_place *p, struct manta__cgroup *c)
 {
   tighten_memory(c, number_in(p, "memory.max"), number_in(p, "memory.current"));
 }
 
-static void both_v2(const struct place *p, struct manta__cgroup *c)
+static void both_v2(const struct cgroup_place *p, struct manta__cgroup *c)
 {
   cpu_v2(p, c);
   memory_v2(p, c);
@@ -245,10 +246,10 @@ static void both_v2(const struct place *p, struct manta__cgroup *c)
 // --- All of it -----------------------------------------------------------------------------------
 
 static void walk_up(const char *root, const char *controller,
-                    void (*look)(const struct place *, struct manta__cgroup *),
+                    void (*look)(const struct cgroup_place *, struct manta__cgroup *),
                     struct manta__cgroup *c)
 {
-  struct place p;
+  struct cgroup_place p;
   if (!find_place(root, controller, &p))
     return;
   for (;;) {

@@ -12,12 +12,12 @@
 
 #define FOLDERS 3
 
-struct search {
+struct module_search {
   char folder[FOLDERS][PATH_MAX];
   int count;
 };
 
-static void add(struct search *s, const char *folder, const char *below)
+static void add(struct module_search *s, const char *folder, const char *below)
 {
   char *to = s->folder[s->count];
   if (snprintf(to, PATH_MAX, "%s%s%s", folder, *below ? "/" : "", below) < PATH_MAX)
@@ -36,7 +36,7 @@ static bool own_folder(char *path, size_t size)
   return (size_t)snprintf(path, size, "%s", real) < size;
 }
 
-static void find_folders(struct search *s)
+static void find_folders(struct module_search *s)
 {
   const char *given = getenv("MANTA_MODULES");
   char own[PATH_MAX];
@@ -84,7 +84,7 @@ static void *open_quietly(const char *path)
 manta_status manta__module_symbol(const char *name, const char *symbol, const char *needs,
                                   void **out, manta_error *err)
 {
-  struct search s;
+  struct module_search s;
   char path[PATH_MAX + 64];
   find_folders(&s);
   for (int i = 0; i < s.count; i++) {

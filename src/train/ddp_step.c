@@ -11,17 +11,17 @@
 
 // --- one bucket ---------------------------------------------------------------------------------
 
-struct span { // what travels
+struct ddp_span { // what travels
   void *data;
   size_t count;
   manta_dtype type;
 };
 
-static struct span travelling(const struct manta__bucket *b)
+static struct ddp_span travelling(const struct manta__bucket *b)
 {
   if (b->packed)
-    return (struct span){b->packed, b->used, MANTA_BF16};
-  return (struct span){b->grad, b->used, b->type};
+    return (struct ddp_span){b->packed, b->used, MANTA_BF16};
+  return (struct ddp_span){b->grad, b->used, b->type};
 }
 
 static void pack(struct manta__bucket *b)
@@ -33,7 +33,7 @@ static void pack(struct manta__bucket *b)
 static manta_status start(manta_ddp *d, struct manta__bucket *b, manta_error *err)
 {
   pack(b);
-  struct span s = travelling(b);
+  struct ddp_span s = travelling(b);
   return manta_comm_allreduce_start(d->comm, s.data, s.data, s.count, s.type, MANTA_MEAN, &b->work,
                                     err);
 }
@@ -41,7 +41,7 @@ static manta_status start(manta_ddp *d, struct manta__bucket *b, manta_error *er
 static manta_status reduce(manta_ddp *d, struct manta__bucket *b, manta_error *err)
 {
   pack(b);
-  struct span s = travelling(b);
+  struct ddp_span s = travelling(b);
   return manta_comm_allreduce(d->comm, s.data, s.data, s.count, s.type, MANTA_MEAN, err);
 }
 

@@ -56,7 +56,7 @@ void manta__func_note_objects(void)
 
 // --- objects ------------------------------------------------------------------------------------
 
-struct search {
+struct func_search {
   uintptr_t pc;     // in: address to find, or 0 to find by name
   const char *name; // in or out: "" is the main program
   uintptr_t base;
@@ -84,7 +84,7 @@ static uint64_t build_of(const struct dl_phdr_info *info)
 
 static int look(struct dl_phdr_info *info, size_t size, void *ctx)
 {
-  struct search *s = ctx;
+  struct func_search *s = ctx;
   for (int i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
     uintptr_t from = info->dlpi_addr + ph->p_vaddr;
@@ -112,7 +112,7 @@ static bool was_noted(uintptr_t base)
 
 static manta_status describe_pointer(manta_value *out, uintptr_t pc, manta_error *err)
 {
-  struct search s = {.pc = pc};
+  struct func_search s = {.pc = pc};
   dl_iterate_phdr(look, &s);
   if (!s.found || !s.executable)
     return manta_error_set(err, MANTA_EINVAL,
@@ -135,7 +135,7 @@ manta_status manta__func_describe(manta_value *out, manta_train_fn fn, manta_err
   for (int i = 0; i < functions; i++)
     if (table[i].fn == fn) {
       MANTA_TRY(manta_value_put_string(out, "fn", table[i].name));
-      struct search s = {.pc = (uintptr_t)fn};
+      struct func_search s = {.pc = (uintptr_t)fn};
       dl_iterate_phdr(look, &s);
       return manta_value_put_int(out, "build", (int64_t)(s.build >> 1));
     }
@@ -152,7 +152,7 @@ manta_status manta__func_find(manta_train_fn *out, const manta_value *spec, mant
     }
   if (name)
     return manta_error_set(err, MANTA_ENOENT, "no train function is registered as \"%s\"", name);
-  struct search s = {.name = manta_value_as_string(manta_value_get(spec, "fn_object"), "?")};
+  struct func_search s = {.name = manta_value_as_string(manta_value_get(spec, "fn_object"), "?")};
   dl_iterate_phdr(look, &s);
   if (!s.found || (int64_t)(s.build >> 1) != manta_value_as_int(manta_value_get(spec, "build"), -1))
     return manta_error_set(
@@ -160,8 +160,8 @@ manta_status manta__func_find(manta_train_fn *out, const manta_value *spec, mant
         "the train function was given as a pointer into another build of %s\nhint: "
         "MANTA_TRAIN gives it a name that outlives a build",
         s.name[0] ? s.name : "the program");
-  struct search at = {.pc = s.base +
-                            (uintptr_t)manta_value_as_int(manta_value_get(spec, "fn_offset"), 0)};
+  struct func_search at = {
+      .pc = s.base + (uintptr_t)manta_value_as_int(manta_value_get(spec, "fn_offset"), 0)};
   dl_iterate_phdr(look, &at);
   if (!at.found || !at.executable || at.base != s.base)
     return manta_error_set(err, MANTA_ENOENT, "the train function's place is not in the code of %s",

@@ -371,7 +371,8 @@ static void on_asked(manta_trainer *t, const manta_value *v)
     manta__membership_resize(&r->membership, (int)n);
 }
 
-void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+void manta__run_on_msg(manta_trainer *t, struct manta__link *n,
+                       struct manta__msg *m) // style: one case a message
 {
   manta_value v = {0};
   int64_t now = manta__now();

@@ -15,18 +15,18 @@
 #define DESCRIPTION_MAX (512u << 20) /* 65536 tensors with names of 1024 bytes, and the value */
 #define PREFIX_MAX      32           /* "rank123." */
 
-struct row {
+struct shard_row {
   int32_t dtype, ndim;
   int64_t shape[MANTA_MAX_DIMS];
   uint64_t name_len; /* with its NUL */
 };
 
-struct head {
+struct shard_head {
   uint64_t count, value_len;
 };
 
 /* The parts of all ranks, on rank 0; elsewhere that of this one. */
-struct parts {
+struct shard_parts {
   manta_comm *comm;
   const manta_state *mine;
   int size;
@@ -47,7 +47,7 @@ static manta_status put_rows(manta__buf *b, const manta_state *s, manta_error *e
     if (!t->name || manta_tensor_bytes(t) < 0 || (!t->data && manta_tensor_bytes(t) > 0))
       return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" has no name, no data or no shape",
                              t->name ? t->name : "");
-    struct row row = {.dtype = (int32_t)t->dtype, .ndim = t->ndim};
+    struct shard_row row = {.dtype = (int32_t)t->dtype, .ndim = t->ndim};
     memcpy(row.shape, t->shape, sizeof row.shape);
     row.name_len = strlen(t->name) + 1;
     MANTA_TRY(manta__buf_append(b, &row, sizeof row));
@@ -62,7 +62,7 @@ static manta_status describe(manta__buf *b, const manta_state *s, manta_error *e
   void *value;
   size_t value_len;
   MANTA_TRY(manta_value_pack(s->value ? s->value : &nil, &value, &value_len, err));
-  struct head head = {s->count, value_len};
+  struct shard_head head = {s->count, value_len};
   manta_status st = manta__buf_append(b, &head, sizeof head);
   if (st == MANTA_OK)
     st = put_rows(b, s, err);
@@ -82,14 +82,14 @@ static manta_status torn(int rank, manta_error *err)
 }
 
 // Tensors and bytes of names of all parts, for one allocation each.
-static manta_status measure(struct parts *p, size_t *names, manta_error *err)
+static manta_status measure(struct shard_parts *p, size_t *names, manta_error *err)
 {
   for (int r = 0; r < p->size; r++) {
-    struct head head;
+    struct shard_head head;
     if (p->bytes[r] < sizeof head)
       return torn(r, err);
     memcpy(&head, p->blob[r], sizeof head);
-    if (head.count > p->bytes[r] / sizeof(struct row) || head.value_len > p->bytes[r])
+    if (head.count > p->bytes[r] / sizeof(struct shard_row) || head.value_len > p->bytes[r])
       return torn(r, err);
     p->first[r] = p->count;
     p->count += head.count;
@@ -99,11 +99,11 @@ static manta_status measure(struct parts *p, size_t *names, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status read_part(struct parts *p, int r, char **name, manta_error *err)
+static manta_status read_part(struct shard_parts *p, int r, char **name, manta_error *err)
 {
-  const uint8_t *at = p->blob[r] + sizeof(struct head), *end = p->blob[r] + p->bytes[r];
+  const uint8_t *at = p->blob[r] + sizeof(struct shard_head), *end = p->blob[r] + p->bytes[r];
   for (size_t i = p->first[r]; i < p->first[r + 1]; i++) {
-    struct row row;
+    struct shard_row row;
     if ((size_t)(end - at) < sizeof row)
       return torn(r, err);
     memcpy(&row, at, sizeof row);
@@ -120,7 +120,7 @@ static manta_status read_part(struct parts *p, int r, char **name, manta_error *
   return manta_value_unpack(&p->values[r], at, (size_t)(end - at), err);
 }
 
-static manta_status join(struct parts *p, manta_error *err)
+static manta_status join(struct shard_parts *p, manta_error *err)
 {
   size_t names = 1;
   MANTA_TRY(measure(p, &names, err));
@@ -134,8 +134,8 @@ static manta_status join(struct parts *p, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status save_joined(struct parts *p, manta_fill_fn fill, manta__shard_save_fn save,
-                                void *ctx, manta_error *err)
+static manta_status save_joined(struct shard_parts *p, manta_fill_fn fill,
+                                manta__shard_save_fn save, void *ctx, manta_error *err)
 {
   manta_value list = {.type = MANTA_LIST, .count = (uint32_t)p->size, .u.items = p->values};
   manta_value value = MANTA_MAP(MANTA_KV_INT("sharded", p->size), MANTA_KV("parts", list));
@@ -143,7 +143,7 @@ static manta_status save_joined(struct parts *p, manta_fill_fn fill, manta__shar
   return save(ctx, &all, fill, p, err);
 }
 
-static void parts_fini(struct parts *p)
+static void parts_fini(struct shard_parts *p)
 {
   for (int r = 0; r < p->size; r++) {
     if (p->blob && r > 0)
@@ -160,7 +160,7 @@ static void parts_fini(struct parts *p)
 
 // --- rank 0 --------------------------------------------------------------------------------------
 
-static manta_status say(struct parts *p, bool go, manta_error *err)
+static manta_status say(struct shard_parts *p, bool go, manta_error *err)
 {
   uint8_t word = go;
   return manta_comm_broadcast(p->comm, &word, 1, MANTA_U8, 0, err);
@@ -169,7 +169,7 @@ static manta_status say(struct parts *p, bool go, manta_error *err)
 static manta_status receive(void *ctx, void *const *dst, const manta_slot_memory *memory,
                             manta_error *err)
 {
-  struct parts *p = ctx;
+  struct shard_parts *p = ctx;
   MANTA_TRY(say(p, true, err));
   for (int r = 1; r < p->size; r++)
     for (size_t i = p->first[r]; i < p->first[r + 1]; i++) {
@@ -181,7 +181,7 @@ static manta_status receive(void *ctx, void *const *dst, const manta_slot_memory
 }
 
 // All memory before the first description is asked for: then all of them are taken.
-static manta_status make_room(struct parts *p, uint8_t *mine)
+static manta_status make_room(struct shard_parts *p, uint8_t *mine)
 {
   p->blob = manta__calloc((size_t)p->size, sizeof *p->blob);
   p->first = manta__calloc((size_t)p->size + 1, sizeof *p->first);
@@ -195,7 +195,7 @@ static manta_status make_room(struct parts *p, uint8_t *mine)
   return MANTA_OK;
 }
 
-static manta_status take_descriptions(struct parts *p, manta_error *err)
+static manta_status take_descriptions(struct shard_parts *p, manta_error *err)
 {
   MANTA_TRY(say(p, true, err));
   for (int r = 1; r < p->size; r++)
@@ -203,7 +203,7 @@ static manta_status take_descriptions(struct parts *p, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status lead(struct parts *p, uint8_t *mine, manta__shard_save_fn save, void *ctx,
+static manta_status lead(struct shard_parts *p, uint8_t *mine, manta__shard_save_fn save, void *ctx,
                          manta_error *err)
 {
   manta_status st = make_room(p, mine);
@@ -246,7 +246,7 @@ static manta_status follow(manta_comm *c, const manta_state *mine, const manta__
 }
 
 // The tensors of this rank, by the names that they have in the whole.
-static void name_own(struct parts *p, int rank)
+static void name_own(struct shard_parts *p, int rank)
 {
   char *name = p->names;
   for (size_t i = 0; i < p->count; i++) {
@@ -257,7 +257,7 @@ static void name_own(struct parts *p, int rank)
   }
 }
 
-static manta_status keep(struct parts *p, int rank, manta__shard_save_fn save, void *ctx,
+static manta_status keep(struct shard_parts *p, int rank, manta__shard_save_fn save, void *ctx,
                          manta_error *err)
 {
   size_t names = 1;
@@ -306,7 +306,7 @@ manta_status manta__shard_save(manta_comm *c, const manta_state *mine, manta__sh
   manta_status st = agree_on_sizes(c, own == MANTA_OK ? b.len : 0, sizes, own < 0 ? NULL : err);
   if (own < 0)
     st = own;
-  struct parts p = {.comm = c, .mine = mine, .size = size, .bytes = sizes};
+  struct shard_parts p = {.comm = c, .mine = mine, .size = size, .bytes = sizes};
   if (st == MANTA_OK && manta_comm_rank(c) == 0) {
     st = lead(&p, b.data, save, ctx, err);
   } else if (st == MANTA_OK) {

@@ -16,7 +16,7 @@
 
 enum { MESSAGE = 1, PIECE = 2 }; // kinds of the frames below
 
-struct head { // of a MESSAGE; its payload follows
+struct stream_head { // of a MESSAGE; its payload follows
   uint16_t kind;
   uint8_t flags, fds;
   uint32_t group;
@@ -25,14 +25,14 @@ struct head { // of a MESSAGE; its payload follows
   uint64_t content[MANTA__MSG_FDS]; // numbers
 };
 
-struct piece { // its bytes follow
+struct stream_piece { // its bytes follow
   uint64_t content, at, total;
 };
 
 struct parcel { // a message that waits for its content to be sent, or for one before it
   struct parcel *next;
   uint64_t lane;
-  struct head head;
+  struct stream_head head;
   int fd[MANTA__MSG_FDS];
   int at;          // which of them is being sent
   uint64_t offset; // in it
@@ -138,7 +138,7 @@ static manta_status send_piece(manta__stream *s, struct parcel *p, manta_error *
   struct stat sb;
   if (fstat(p->fd[p->at], &sb) < 0 || (uint64_t)sb.st_size > MANTA__STREAM_MAX)
     return manta_error_set(err, MANTA_EIO, "content of a message: %m");
-  struct piece k = {p->head.content[p->at], p->offset, (uint64_t)sb.st_size};
+  struct stream_piece k = {p->head.content[p->at], p->offset, (uint64_t)sb.st_size};
   uint64_t left = k.total - k.at;
   size_t want = left < sizeof bytes ? (size_t)left : sizeof bytes;
   ssize_t n = want ? pread(p->fd[p->at], bytes, want, (off_t)k.at) : 0;
@@ -184,7 +184,7 @@ static bool must_wait(const manta__stream *s, const struct manta__msg *m, uint64
   return false;
 }
 
-static manta_status queue(manta__stream *s, const struct head *h, const struct manta__msg *m,
+static manta_status queue(manta__stream *s, const struct stream_head *h, const struct manta__msg *m,
                           uint64_t lane, manta_error *err)
 {
   if (s->parcels >= MANTA__STREAM_WAITING)
@@ -214,7 +214,7 @@ static manta_status queue(manta__stream *s, const struct head *h, const struct m
 manta_status manta__stream_send(manta__stream *s, const struct manta__msg *m, uint64_t lane,
                                 manta_error *err)
 {
-  struct head h = {
+  struct stream_head h = {
       .kind = m->kind, .flags = m->flags, .group = m->group, .id = m->id, .call = m->call};
   if (m->fds < 0 || m->fds > MANTA__MSG_FDS || m->len > MANTA__FRAME_MAX - sizeof h)
     return manta_error_set(err, MANTA_EINVAL, "a message of %zu bytes and %d descriptors", m->len,
@@ -246,8 +246,8 @@ static struct incoming *find(manta__stream *s, uint64_t content)
   return NULL;
 }
 
-static manta_status begin_content(manta__stream *s, const struct piece *k, struct incoming **out,
-                                  manta_error *err)
+static manta_status begin_content(manta__stream *s, const struct stream_piece *k,
+                                  struct incoming **out, manta_error *err)
 {
   struct incoming *c = find(s, 0);
   int fd;
@@ -261,7 +261,7 @@ static manta_status begin_content(manta__stream *s, const struct piece *k, struc
 
 static manta_status take_piece(manta__stream *s, const struct manta__msg *m, manta_error *err)
 {
-  struct piece k;
+  struct stream_piece k;
   if (m->len < sizeof k)
     return manta_error_set(err, MANTA_EPROTO, "malformed content");
   memcpy(&k, m->data, sizeof k);
@@ -280,7 +280,7 @@ static manta_status take_piece(manta__stream *s, const struct manta__msg *m, man
 
 static manta_status open_message(manta__stream *s, struct manta__msg *m, manta_error *err)
 {
-  struct head h;
+  struct stream_head h;
   if (m->len < sizeof h || (memcpy(&h, m->data, sizeof h), h.fds > MANTA__MSG_FDS))
     return manta_error_set(err, MANTA_EPROTO, "malformed message");
   struct manta__msg out = {.kind = h.kind,

@@ -99,6 +99,30 @@ def test_licence_line() -> None:
     assert list(style.check_file("somewhere/tool", "#!/bin/sh\n"))
 
 
+def test_long_functions() -> None:
+    for lines, fine in ((57, True), (58, False)):
+        body = "static int f(int a)\n{\n" + "  a++;\n" * lines + "}\n"
+        assert (not style_of(body)) == fine, lines
+        assert (not style_of("static int f(int a,\n             int b)\n{\n"
+                             + "  a++;\n" * (lines - 1) + "}\n")) == fine, lines
+    assert not style_of("static int f(int a) // style: a table\n{\n" + "  a++;\n" * 99 + "}\n")
+    assert not list(style.check_file("tests/wire/a.c", SPDX + body))
+
+
+def test_functions_that_others_see() -> None:
+    assert style_of("int f(int a)\n{\n}\n") and style_of("struct a *f(int a)\n{\n}\n")
+    for fine in ("static int f(void)", "int manta__f(void)", "int main(int argc, char **argv)",
+                 "_Noreturn static void f(void)", "void manta_f(\n    int a)"):
+        assert not style_of(fine + "\n{\n}\n"), fine
+
+
+def test_tags_are_unique() -> None:
+    a, b = "struct a {\n  int x;\n};\n", "enum a { A };\n"
+    assert len(list(style.check_tags({"src/x.h": a, "src/y.c": b}))) == 1
+    assert not list(style.check_tags({"src/x.h": a, "src/y.c": "struct a *p;\nenum b { A };\n"}))
+    assert not list(style.check_tags({"src/x.h": a, "src/y.c": "struct a { // style: its twin\n"}))
+
+
 def test_a_reason_lets_a_line_pass() -> None:
     assert not wrongs("  free(p); // style: given by getline")
     assert wrongs("  free(p); // style:")

@@ -11,7 +11,7 @@
 
 #define FEW (32u << 10)
 
-struct head {
+struct move_head {
   uint64_t count;
   uint32_t type, rides; /* rides: the data follow at once */
 };
@@ -39,7 +39,7 @@ static manta_status post(struct manta__hosts *h, struct manta__move *m, void *bu
 
 static manta_status start_send(struct manta__hosts *h, struct manta__move *m, manta_error *err)
 {
-  struct head head = {m->count, m->type, m->bytes <= FEW};
+  struct move_head head = {m->count, m->type, m->bytes <= FEW};
   size_t bytes = sizeof head + (head.rides ? m->bytes : 0);
   if (!(m->box = manta__malloc(bytes)))
     return no_memory(m, err);
@@ -52,15 +52,15 @@ static manta_status start_send(struct manta__hosts *h, struct manta__move *m, ma
 
 static manta_status start_recv(struct manta__hosts *h, struct manta__move *m, manta_error *err)
 {
-  if (!(m->box = manta__malloc(sizeof(struct head) + FEW)))
+  if (!(m->box = manta__malloc(sizeof(struct move_head) + FEW)))
     return no_memory(m, err);
-  return post(h, m, m->box, sizeof(struct head) + FEW, 0, err);
+  return post(h, m, m->box, sizeof(struct move_head) + FEW, 0, err);
 }
 
 // The head is there. What was not asked for is received all the same, and dropped.
 static manta_status take_head(struct manta__hosts *h, struct manta__move *m, manta_error *err)
 {
-  struct head head;
+  struct move_head head;
   memcpy(&head, m->box, sizeof head);
   size_t bytes = head.count * manta_dtype_bytes((manta_dtype)head.type);
   m->wrong = head.count != m->count || head.type != m->type;

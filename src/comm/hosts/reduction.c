@@ -172,7 +172,7 @@ static manta_status reduce_direct(struct manta__hosts *h, struct reduction *d, m
 
 // --- reductions: through the staging buffers ----------------------------------------------------
 
-struct piece {
+struct staged_piece {
   struct manta__hosts *h;
   const struct manta__task *task;
   size_t size, wide;
@@ -181,7 +181,7 @@ struct piece {
 static manta_status part_staged(void *ctx, size_t at, size_t count, void *room, const void **out,
                                 manta_error *err)
 {
-  struct piece *p = ctx;
+  struct staged_piece *p = ctx;
   struct manta__team *t = p->h->team;
   for (int r = 0; r < t->size; r++)
     t->in[r] = manta__team_staging(t, r) + at * p->size;
@@ -192,7 +192,7 @@ static manta_status part_staged(void *ctx, size_t at, size_t count, void *room, 
 
 static uint8_t *place_staged(void *ctx, size_t at, uint8_t *spare)
 {
-  struct piece *p = ctx;
+  struct staged_piece *p = ctx;
   return p->h->team->result + at * p->size;
 }
 
@@ -201,8 +201,8 @@ static manta_status reduce_staged(struct manta__hosts *h, const struct manta__ta
                                   const uint8_t *send, int root, manta_error *err)
 {
   struct manta__team *t = h->team;
-  struct piece p = {h, task, manta_dtype_bytes(task->type),
-                    manta_dtype_bytes(manta__reduce_wide(task->type))};
+  struct staged_piece p = {h, task, manta_dtype_bytes(task->type),
+                           manta_dtype_bytes(manta__reduce_wide(task->type))};
   size_t most = h->piece / p.size;
   struct manta__lane_reduction x = {.type = task->type,
                                     .op = task->op,

@@ -7,17 +7,17 @@
 
 #include "comm/nccl/abi.h"
 
-struct row {
+struct symbol_row {
   const char *symbol;
   size_t slot; // offset of the function's pointer in its table
 };
 
 #define NCCL_ROW(field, symbol, since, arguments) {#symbol, offsetof(struct nccl, field)},
 #define CUDA_ROW(field, symbol, arguments)        {#symbol, offsetof(struct cuda, field)},
-static const struct row nccl_rows[] = {
+static const struct symbol_row nccl_rows[] = {
     NCCL_MAP(NCCL_ROW){"ncclGetErrorString", offsetof(struct nccl, error_string)},
     {"ncclGetLastError", offsetof(struct nccl, last_error)}};
-static const struct row cuda_rows[] = {CUDA_MAP(CUDA_ROW)};
+static const struct symbol_row cuda_rows[] = {CUDA_MAP(CUDA_ROW)};
 
 #define NCCL_CHECK(field, symbol, since, arguments)                                                \
   static_assert((since) <= NCCL_OLDEST, #symbol " is newer than the oldest version that is taken");
@@ -25,7 +25,7 @@ NCCL_MAP(NCCL_CHECK)
 
 // The name of the first that is missing, or NULL. dlsym gives functions as data pointers, which C
 // cannot convert; POSIX has this way round it.
-static const char *bind_rows(void *library, const struct row *rows, size_t n, void *table)
+static const char *bind_rows(void *library, const struct symbol_row *rows, size_t n, void *table)
 {
   for (size_t i = 0; i < n; i++) {
     void *p = dlsym(library, rows[i].symbol);
@@ -63,7 +63,7 @@ static manta_status load_cuda(struct cuda *t, manta_error *err)
 static manta_status check_version(void *library, const char *file, int *code, manta_error *err)
 {
   struct nccl first = {0};
-  const struct row row = {"ncclGetVersion", offsetof(struct nccl, version)};
+  const struct symbol_row row = {"ncclGetVersion", offsetof(struct nccl, version)};
   if (bind_rows(library, &row, 1, &first))
     return manta_error_set(err, MANTA_EUNSUPPORTED, "%s is not NCCL: it lacks %s", file,
                            row.symbol);

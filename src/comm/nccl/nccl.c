@@ -339,7 +339,7 @@ static void nccl_destroy(struct manta__device *d)
 // --- making -------------------------------------------------------------------------------------
 
 // What ranks tell each other before NCCL is asked, so that nobody waits for one that can't come.
-struct hello {
+struct nccl_hello {
   int32_t status;
   int32_t code; // NCCL's version
   union {
@@ -347,7 +347,7 @@ struct hello {
     char why[376];
   };
 };
-static_assert(sizeof(struct hello) == 384, "exchanged");
+static_assert(sizeof(struct nccl_hello) == 384, "exchanged");
 
 static int make_objects(struct manta__device *d)
 {
@@ -379,15 +379,15 @@ static manta_status prepare(struct manta__device *d, manta_error *err)
   return rc == CU_SUCCESS ? MANTA_OK : manta__cuda_error(d->cuda, rc, "no objects on the GPU", err);
 }
 
-static void tell_failure(struct hello *h, manta_status st, const manta_error *why)
+static void tell_failure(struct nccl_hello *h, manta_status st, const manta_error *why)
 {
   h->status = (int32_t)st;
   snprintf(h->why, sizeof h->why, "%.375s", why->message);
 }
 
 // One round: what we say goes to all, and the first who can't go on is named to all.
-static manta_status agree(const struct manta__device *d, const struct hello *mine,
-                          struct hello *all, int64_t by, manta_error *err)
+static manta_status agree(const struct manta__device *d, const struct nccl_hello *mine,
+                          struct nccl_hello *all, int64_t by, manta_error *err)
 {
   MANTA_TRY(d->host.exchange(d->host.ctx, mine, all, sizeof *mine, by, err));
   for (int r = 0; r < d->host.size; r++) {
@@ -403,10 +403,10 @@ static manta_status agree(const struct manta__device *d, const struct hello *min
 }
 
 // Rank 0 listens from here on, so its address is made when all are there.
-static manta_status agree_on_id(const struct manta__device *d, struct hello *all, int64_t by,
+static manta_status agree_on_id(const struct manta__device *d, struct nccl_hello *all, int64_t by,
                                 manta_error *err)
 {
-  struct hello mine = {.code = d->nccl->code};
+  struct nccl_hello mine = {.code = d->nccl->code};
   if (d->host.rank == 0) {
     struct nccl_inside in;
     manta_error why = MANTA_ERROR_INIT;
@@ -433,9 +433,10 @@ static manta_status meet(struct manta__device *d, const struct nccl_id *id, int6
   return st;
 }
 
-static manta_status build(struct manta__device *d, struct hello *all, int64_t by, manta_error *err)
+static manta_status build(struct manta__device *d, struct nccl_hello *all, int64_t by,
+                          manta_error *err)
 {
-  struct hello mine = {0};
+  struct nccl_hello mine = {0};
   manta_error why = MANTA_ERROR_INIT;
   manta_status st = prepare(d, &why);
   if (st < 0)
@@ -451,7 +452,7 @@ static manta_status nccl_create(struct manta__device **out, const struct manta__
                                 int64_t by, manta_error *err)
 {
   struct manta__device *d = manta__calloc(1, sizeof *d);
-  struct hello *all = manta__calloc((size_t)host->size, sizeof *all);
+  struct nccl_hello *all = manta__calloc((size_t)host->size, sizeof *all);
   manta_status st = d && all
                         ? MANTA_OK
                         : manta_error_set(err, MANTA_ENOMEM, "no memory for a device communicator");

@@ -208,7 +208,7 @@ struct part { /* a node that waits for its sibling */
   struct manta__tree_node node;
 };
 
-struct parts {
+struct tree_parts {
   _Alignas(64) unsigned char room[PART_DEPTH][PART_BYTES];
   struct part stack[PART_DEPTH];
   int depth;
@@ -222,7 +222,7 @@ static int node_size(struct manta__tree_node n)
 }
 
 /* The upper two become one, in the room of the lower. */
-static void merge(struct parts *p)
+static void merge(struct tree_parts *p)
 {
   struct part *a = &p->stack[p->depth - 2], *b = a + 1;
   void *to = p->room[p->depth - 2];
@@ -232,7 +232,7 @@ static void merge(struct parts *p)
   p->depth--;
 }
 
-static bool siblings(const struct parts *p)
+static bool siblings(const struct tree_parts *p)
 {
   if (p->depth < 2)
     return false;
@@ -242,7 +242,7 @@ static bool siblings(const struct parts *p)
 
 /* Siblings meet as soon as both are there. What is left after the last node meets from the right:
  * odd ones move up. */
-static void push(struct parts *p, const void *data, struct manta__tree_node node, bool last)
+static void push(struct tree_parts *p, const void *data, struct manta__tree_node node, bool last)
 {
   assert(p->depth < PART_DEPTH);
   p->stack[p->depth++] = (struct part){.data = data, .node = node};
@@ -251,7 +251,7 @@ static void push(struct parts *p, const void *data, struct manta__tree_node node
 }
 
 /* The last step of all: two nodes become out, scaled. */
-static void merge_to(struct parts *p, void *out, int divisor)
+static void merge_to(struct tree_parts *p, void *out, int divisor)
 {
   assert(p->depth == 2);
   p->fn(out, (const void *const[]){p->stack[0].data, p->stack[1].data}, 2, p->count, divisor);
@@ -259,7 +259,7 @@ static void merge_to(struct parts *p, void *out, int divisor)
 }
 
 /* Leaves of 16 bits become an f32 node. */
-static void partial_block(struct parts *p, float *out, const void *const *in, int n, size_t at,
+static void partial_block(struct tree_parts *p, float *out, const void *const *in, int n, size_t at,
                           manta__widen_fn *widen)
 {
   for (int i = 0; i < n; i++) {
@@ -286,7 +286,7 @@ void manta__reduce_partial(void *out, const void *const *in, int n, size_t count
     manta__reduce(out, in, n, count, type, op == MANTA_MEAN ? MANTA_SUM : op);
     return;
   }
-  struct parts p;
+  struct tree_parts p;
   p.depth = 0;
   p.fn = kernel(MANTA_F32, kind_of(op));
   for (size_t at = 0; at < count; at += p.count) {
@@ -305,7 +305,7 @@ static bool all_alike(const struct manta__tree_node *node, int nodes)
   return node_size(node[nodes - 1]) <= node_size(node[0]);
 }
 
-static void combine_block(struct parts *p, unsigned char *out, const void *const *in,
+static void combine_block(struct tree_parts *p, unsigned char *out, const void *const *in,
                           const struct manta__tree_node *node, int nodes, size_t at,
                           manta_dtype type, int divisor)
 {
@@ -328,7 +328,7 @@ void manta__reduce_combine(void *out, const void *const *in, const struct manta_
   as_bytes(&type, &count, op);
   manta_dtype wide = manta__reduce_wide(type);
   int n = node[nodes - 1].to, divisor = op == MANTA_MEAN ? n : 1;
-  struct parts p;
+  struct tree_parts p;
   p.depth = 0;
   p.fn = kernel(wide, kind_of(op));
   if (wide == type && all_alike(node, nodes)) {

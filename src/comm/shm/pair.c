@@ -11,14 +11,14 @@
 
 #define STEP (16u << 10) /* published at once: the other side copies while we do */
 
-struct head {
+struct pair_head {
   uint64_t count, place;
   uint32_t type;
   int32_t tag;
 };
 
 #define HEAD 64u
-_Static_assert(sizeof(struct head) <= HEAD, "a head is one cache line");
+_Static_assert(sizeof(struct pair_head) <= HEAD, "a head is one cache line");
 
 struct channel {
   struct manta__pair *pair;
@@ -61,7 +61,7 @@ static void publish_put(const struct manta__team *t, const struct channel *ch, i
 static bool send_head(struct manta__team *t, struct manta__move *m, const struct channel *ch)
 {
   uint64_t put = aligned(atomic_load_explicit(&ch->pair->put, memory_order_relaxed));
-  struct head h = {m->count, m->place, m->type, m->tag};
+  struct pair_head h = {m->count, m->place, m->type, m->tag};
   if (room(ch, put) < HEAD || room(ch, put) > ch->cap)
     return false;
   memcpy(ch->ring + put % ch->cap, &h, sizeof h);
@@ -106,7 +106,7 @@ static void publish_taken(const struct manta__team *t, const struct channel *ch,
 }
 
 // A message that is not what was asked for is taken whole and dropped: the next one may be well.
-static void compare(struct manta__move *m, const struct head *h)
+static void compare(struct manta__move *m, const struct pair_head *h)
 {
   size_t bytes = h->count * manta_dtype_bytes((manta_dtype)h->type);
   m->wrong = h->count != m->count || h->type != m->type;
@@ -116,7 +116,7 @@ static void compare(struct manta__move *m, const struct head *h)
   m->bytes = bytes;
 }
 
-static bool read_head(const struct channel *ch, struct head *h, uint64_t *taken)
+static bool read_head(const struct channel *ch, struct pair_head *h, uint64_t *taken)
 {
   *taken = aligned(atomic_load_explicit(&ch->pair->taken, memory_order_relaxed));
   uint64_t there = waiting(ch, *taken);
@@ -129,7 +129,7 @@ static bool read_head(const struct channel *ch, struct head *h, uint64_t *taken)
 static bool recv_head(struct manta__team *t, struct manta__move *m, const struct channel *ch)
 {
   uint64_t taken;
-  struct head h;
+  struct pair_head h;
   if (m->held || !read_head(ch, &h, &taken) || h.tag != m->tag)
     return false;
   compare(m, &h);
@@ -199,7 +199,7 @@ bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status
 bool manta__pair_peek(const struct manta__team *t, int from, struct manta__move *out)
 {
   uint64_t taken;
-  struct head h;
+  struct pair_head h;
   *out = (struct manta__move){.peer = from, .by = MANTA__NEVER};
   struct channel ch = channel(t, out);
   if (!read_head(&ch, &h, &taken))
@@ -214,7 +214,7 @@ bool manta__pair_peek(const struct manta__team *t, int from, struct manta__move 
 manta_status manta__pair_take(struct manta__team *t, struct manta__move *m,
                               const struct manta__move *from, manta_error *err)
 {
-  struct head h = {from->count, MANTA__NOWHERE, from->type, from->tag};
+  struct pair_head h = {from->count, MANTA__NOWHERE, from->type, from->tag};
   compare(m, &h);
   if (!m->wrong && m->bytes)
     memcpy(m->buf, from->buf, m->bytes);

@@ -60,7 +60,7 @@ struct ucx {
   bool stopped;
 };
 
-struct hello { /* what ranks exchange, before the address */
+struct ucx_hello { /* what ranks exchange, before the address */
   uint32_t magic, api;
 };
 
@@ -157,7 +157,7 @@ static manta_status start_worker(struct ucx *u, manta_error *err)
 
 static manta_status learn(struct ucx *u, int r, const void *blob, size_t bytes, manta_error *err)
 {
-  struct hello h = {0};
+  struct ucx_hello h = {0};
   if (bytes > sizeof h)
     memcpy(&h, blob, sizeof h);
   if (h.magic != MAGIC)
@@ -189,7 +189,7 @@ static manta_status learn_all(struct ucx *u, const struct manta__net_config *cfg
 static manta_status meet(struct ucx *u, const struct manta__net_config *cfg, manta_error *err)
 {
   uint8_t blob[MANTA__NET_BLOB_MAX];
-  struct hello h = {.magic = MAGIC, .api = UCP_API_MAJOR};
+  struct ucx_hello h = {.magic = MAGIC, .api = UCP_API_MAJOR};
   ucp_address_t *own;
   size_t bytes;
   ucs_status_t st = ucp_worker_get_address(u->worker, &own, &bytes);
