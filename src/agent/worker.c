@@ -1,4 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agent/worker.c - workers as the agent knows them: birth by a zygote, messages, death.
+ *
+ * A death is seen three times: by the watcher of its life (agent/watch.c), by its pidfd, and by its
+ * status, which its zygote sends, or the agent reaps if that zygote is gone. Only the last two make
+ * it gone; a status that is late is not waited for longer than STATUS_LATE_S.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base/status.c - statuses with their names, and errors that carry a message.
+ */
 #include <manta/status.h>
 
 #include <errno.h>

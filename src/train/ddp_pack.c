@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/ddp_pack.c - gradients as bf16 for the wire; what rounding takes is added to the next ones.
+ */
 #include "base/half.h"
 #include "train/ddp.h"
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/print.c - a trainer as a table: its hosts, and who runs there with what.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

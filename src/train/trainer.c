@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train/trainer.c - the trainer: create, start, shut down, what can be asked of it.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -123,6 +123,14 @@ def test_tags_are_unique() -> None:
     assert not list(style.check_tags({"src/x.h": a, "src/y.c": "struct a { // style: its twin\n"}))
 
 
+def test_heads() -> None:
+    def head(source: str, *others: str) -> list[object]:
+        return list(style.check_head("src/wire/a.c", source, set(others)))
+    assert head(SPDX) and head("/* SPDX\n *\n * wire/b.c - what it was\n */\n")
+    assert not head("/* SPDX\n *\n * wire/a.c - what it is\n */\n")
+    assert not head(SPDX, "src/wire/a.h") and head(SPDX, "src/base/a.h")
+
+
 def test_a_reason_lets_a_line_pass() -> None:
     assert not wrongs("  free(p); // style: given by getline")
     assert wrongs("  free(p); // style:")
@@ -132,6 +140,7 @@ def test_the_script_fails_on_a_bad_tree() -> None:
     with tempfile.TemporaryDirectory() as d:
         (Path(d) / "src" / "wire").mkdir(parents=True)
         (Path(d) / "src" / "wire" / "a.c").write_text(SPDX + "int a;\nchar *b = strcpy(c, d);\n")
+        (Path(d) / "src" / "wire" / "a.h").write_text(SPDX)
         done = subprocess.run([sys.executable, str(ROOT / "tools" / "check-style"), d],
                               capture_output=True, text=True)
     assert done.returncode == 1

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/nccl/lib.c - NCCL and CUDA, looked up when the first communicator needs them.
+ */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/shm/crowd.c - a rank that waits moves off a processor that it shares with others, while
+ * another one has fewer (team.h says why).
+ */
 #include <sched.h>
 
 #include "comm/shm/team.h"

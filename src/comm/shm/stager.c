@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * comm/shm/stager.c - whether staging goes through the caches or past them, by the time it takes
+ * (struct manta__stager says why).
+ */
 #include "comm/shm/team.h"
 
 #define RETRY 250 /* calls until the other way is tried again */
