@@ -11,6 +11,7 @@
 #include <manta/manta.h>
 
 #include "agent/bridge.h"
+#include "base/typo.h"
 #include "cmd/doctor.h"
 #include "cmd/format.h"
 
@@ -131,35 +132,6 @@ const struct manta__command *manta__command_find(const char *name)
   return NULL;
 }
 
-#define WORD 16 /* longer than any command */
-
-static int least(int a, int b, int c)
-{
-  int m = a < b ? a : b;
-  return m < c ? m : c;
-}
-
-// Letters to insert, delete, replace or swap with their neighbour, to make b of a.
-static int distance(const char *a, const char *b)
-{
-  int d[WORD + 1][WORD + 1];
-  int n = (int)strlen(a), m = (int)strlen(b);
-  if (n > WORD || m > WORD)
-    return WORD;
-  for (int i = 0; i <= n; i++)
-    for (int j = 0; j <= m; j++) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      d[i][j] = least(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-          d[i - 2][j - 2] + 1 < d[i][j])
-        d[i][j] = d[i - 2][j - 2] + 1;
-    }
-  return d[n][m];
-}
-
 // What people know from elsewhere.
 static const char *other_name(const char *name)
 {
@@ -181,7 +153,7 @@ const char *manta__command_like(const char *name)
   if (best)
     return best;
   for (const struct manta__command *c = manta__commands; c->name; c++) {
-    int d = distance(name, c->name);
+    int d = manta__typo_distance(name, c->name);
     if (d < least_so_far) {
       least_so_far = d;
       best = c->name;
