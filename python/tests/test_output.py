@@ -268,7 +268,7 @@ def test_a_rank_without_a_terminal_says_how_to_get_one(tmp_path: Path, ask: str)
     assert "manta run --pdb 0 SCRIPT" in str(e.value)
 
 
-@pytest.mark.parametrize("rank, why", [("0", "needs a terminal"), ("one", "number of a rank"),
+@pytest.mark.parametrize("rank, why", [("0", "needs a terminal"), ("one", "from 0 to 4095"),
                                        ("2", "has ranks 0 to 1")])
 def test_a_terminal_that_cannot_be_given(tmp_path: Path, rank: str, why: str) -> None:
     argv, env = _script(tmp_path, ASKS)

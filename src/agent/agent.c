@@ -16,6 +16,7 @@
 #include "agent/orphans.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "sys/runtime.h"
 #include "sys/sock.h"
@@ -537,7 +538,7 @@ static manta_status open_ledger(struct manta__agent *a, manta_error *err)
   a->cpus = host.cpus;
   int dirfd = -1;
   manta_error ignored;
-  bool nested = getenv(MANTA__MARK_ENV) != NULL; // it draws on what its worker's agent holds
+  bool nested = manta__knob_is_set(MANTA__KNOB_WORKER); // it draws on what its worker's agent holds
   if (!nested && manta__runtime_dir(&dirfd, NULL, 0, &ignored) < 0)
     manta__warn("no leases: %s", ignored.message);
   struct manta__ledger_config cfg = {.host = &host, .lease_dirfd = dirfd};
@@ -559,6 +560,7 @@ static void raise_limits(void)
 
 static manta_status open_agent(struct manta__agent *a, int conn, manta_error *err)
 {
+  MANTA_TRY(manta__knobs_check(err));
   uv_loop_init(&a->loop);
   a->loop.data = a;
   pthread_mutex_init(&a->death_lock, NULL);

@@ -10,17 +10,17 @@
  *     predecessor is gone. Of one that is gone before its successor was asked for, it is kept until
  *     the driver has said how the run goes on.
  * (2) So do slots: a process that may still write never shares one with its successor.
- * (3) A worker that is not gone GONE_S after it was killed is named and abandoned: the driver
- *     counts it as gone, its share is not given out again, and its successor is ended. */
+ * (3) A worker that is not gone MANTA_GONE_AFTER seconds after it was killed (the kernel takes it
+ *     apart) is named and abandoned: the driver counts it as gone, its share is not given out
+ *     again, and its successor is ended. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "agent/agent.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 
 #define LOOK_S 0.001
-#define GONE_S 10.0 /* MANTA_GONE_AFTER: for the kernel to take a killed process apart */
 
 bool manta__agent_spent(const struct manta__agent_worker *w)
 {
@@ -137,9 +137,7 @@ void manta__agent_heirs_inherit(struct manta__agent_worker *w)
 
 static double gone_limit(void)
 {
-  const char *s = getenv("MANTA_GONE_AFTER");
-  double v = s ? strtod(s, NULL) : 0;
-  return v > 0 ? v : GONE_S;
+  return manta__knob_seconds(MANTA__KNOB_GONE_AFTER);
 }
 
 static void abandon(struct manta__agent_worker *w, double after_s)

@@ -11,6 +11,7 @@
 #include <manta/manta.h>
 
 #include "base/alloc.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "group/proto.h"
 #include "group/zygote.h"
@@ -55,7 +56,7 @@ static manta_status play(const char *role, char *const argv[], const struct mant
 
 manta_status manta_init(int *argc, char ***argv)
 {
-  char *role = getenv(MANTA__ROLE_ENV);
+  const char *role = manta__knob_text(MANTA__KNOB_ROLE);
   manta_error err = MANTA_ERROR_INIT;
   manta__func_note_objects();
   manta__driver_note_program(*argc, *argv);
@@ -87,6 +88,7 @@ manta_status manta_embed(int argc, char *const argv[], manta_error *err)
 manta_status manta_prestart(const manta_program *p, int threads, manta_error *err)
 {
   struct manta__program copy;
+  MANTA_TRY(manta__knobs_check(err));
   MANTA_TRY(manta__program_copy(&copy, p, err));
   manta_status st = manta__driver_keep(&copy, manta__program_threads(&copy, threads), err);
   manta__program_fini(&copy);
@@ -105,7 +107,7 @@ void manta_release(void)
 
 bool manta_serving(void)
 {
-  if (!getenv(MANTA__ROLE_ENV))
+  if (!manta__knob_is_set(MANTA__KNOB_ROLE))
     return false;
   manta__lifeline_hang_on(MANTA__ROLE_LIFELINE_FD, NULL); // if not, serving will say so
   return true;
@@ -113,7 +115,7 @@ bool manta_serving(void)
 
 manta_status manta_serve(char *const argv[], const manta_fork_hooks *hooks, manta_error *err)
 {
-  char *role = getenv(MANTA__ROLE_ENV);
+  const char *role = manta__knob_text(MANTA__KNOB_ROLE);
   struct manta__job_ops ops = manta__session_ops;
   if (!role)
     return manta_error_set(err, MANTA_ESTATE, "this process was not started by an agent");

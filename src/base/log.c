@@ -5,9 +5,9 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "base/knob.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static manta_log_fn log_fn;
@@ -33,12 +33,10 @@ static void to_stderr(manta_log_level level, const char *text)
 
 static int level_from_env(void)
 {
-  const char *s = getenv("MANTA_LOG");
-  for (int i = 0; s && i < 4; i++)
-    if (!strcmp(s, names[i]))
-      return i;
-  if (s && *s)
-    to_stderr(MANTA_LOG_WARN, "MANTA_LOG is none of error, warn, info, debug");
+  manta_error err = MANTA_ERROR_INIT;
+  if (manta__knob_check(MANTA__KNOB_LOG, &err) == MANTA_OK)
+    return manta__knob_word(MANTA__KNOB_LOG);
+  to_stderr(MANTA_LOG_WARN, err.message); // a getter's warning would ask for the level
   return MANTA_LOG_WARN;
 }
 

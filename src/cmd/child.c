@@ -23,13 +23,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "cmd/ask.h"
 #include "cmd/format.h"
 #include "cmd/options.h"
 #include "event/lock.h"
 #include "sys/sock.h"
 
-#define GRACE_S 30.0
 #define AGAIN_S 0.5 /* a run that begins after the notice is told of it within this */
 
 struct child {
@@ -43,8 +43,7 @@ struct child {
 manta_status manta__child_prepare(manta_error *err)
 {
   char self[PATH_MAX];
-  const char *given = getenv("MANTA_BIN");
-  if (given && *given)
+  if (manta__knob_is_set(MANTA__KNOB_BIN))
     return MANTA_OK;
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n < 0)
@@ -152,10 +151,7 @@ static void kill_all(struct child *c)
 
 static double grace(void)
 {
-  const char *s = getenv("MANTA_GRACE");
-  char *end = NULL;
-  double v = s ? strtod(s, &end) : GRACE_S;
-  return s && (end == s || *end || !(v >= 0)) ? GRACE_S : v;
+  return manta__knob_seconds(MANTA__KNOB_GRACE);
 }
 
 static void first_notice(struct child *c)

@@ -76,11 +76,11 @@ const struct manta__command manta__commands[] = {
     {"run", "PROGRAM [ARGUMENT...]", "run a program that trains",
      "A SIGTERM asks its runs to save and stop; a second one, or MANTA_GRACE seconds (30), kills\n"
      "the program. The exit code is the program's, or 128 plus the signal that ended it.\n",
-     run_options, 1, -1, true, manta__cmd_run},
+     run_options, 1, -1, true, manta__cmd_run, MANTA__ENV_PASSED},
     {"resume", "RUN", "go on with a run that was interrupted",
      "Runs the recorded program with its arguments, in its directory; finished runs of it give\n"
      "their results again, the interrupted one goes on from its newest checkpoint.\n" RUN_IS,
-     resume_options, 1, 1, false, manta__cmd_resume},
+     resume_options, 1, 1, false, manta__cmd_resume, MANTA__ENV_PASSED},
     {"status", "[RUN]", "show how a run stands", RUN_IS "Without RUN it is the newest one.\n", json,
      0, 1, false, manta__cmd_status},
     {"logs", "RUN", "print what the workers printed", RUN_IS, logs_options, 1, 1, false,
@@ -110,16 +110,18 @@ const struct manta__command manta__commands[] = {
     {"agent", "", "run workers here for a driver on another host",
      "It is what the command of a host must end in, as in `ssh host manta agent --stdio`; a\n"
      "driver starts it, people have no use for it. It ends when its input does.\n",
-     agent_options, 0, 0, false, manta__cmd_agent},
+     agent_options, 0, 0, false, manta__cmd_agent, MANTA__ENV_ANY},
     {"bench", "comm", "measure the collectives on this host",
      "Prints a line per size. OP is allreduce, reduce, broadcast, allgather, reduce_scatter,\n"
      "alltoall, gather, scatter or sendrecv; TYPE f16, bf16, f32, f64, i8 to i64 or u8 to u64.\n"
      "Sizes may end in K, M or G.\n",
      bench_options, 1, 1, false, manta__cmd_bench},
-    {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor},
-    {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version},
+    {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor,
+     MANTA__ENV_ANY},
+    {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version,
+     MANTA__ENV_ANY},
     {"help", "[COMMAND]", "show this list, or how a command is used", NULL, none, 0, 1, false,
-     manta__cmd_help},
+     manta__cmd_help, MANTA__ENV_ANY},
     {0}};
 
 // --- Finding -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 #include "agent/agent.h"
 #include "agent/bridge.h"
 #include "agent/writer.h"
+#include "base/knob.h"
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "group/proto.h"
@@ -64,6 +65,15 @@ static int unknown(const char *name)
   return MANTA__EXIT_USAGE;
 }
 
+static manta_status check_environment(const struct manta__command *c, manta_error *err)
+{
+  if (c->care == MANTA__ENV_ANY)
+    return MANTA_OK;
+  if (c->care == MANTA__ENV_CHECKED)
+    manta__knobs_warn_unknown();
+  return manta__knobs_check(err);
+}
+
 // argv[0] is the command's name.
 static int dispatch(int argc, char **argv)
 {
@@ -80,6 +90,8 @@ static int dispatch(int argc, char **argv)
     manta__say("%s\nhint: manta %s --help", err.message, c->name);
     return MANTA__EXIT_USAGE;
   }
+  if (check_environment(c, &err) < 0)
+    return manta__complain(&err);
   return c->run(&a);
 }
 
@@ -95,7 +107,7 @@ static int flush(int code)
 
 int main(int argc, char **argv)
 {
-  const char *role = getenv(MANTA__ROLE_ENV);
+  const char *role = manta__knob_text(MANTA__KNOB_ROLE);
   if (role && has_role(role))
     return play_role(role, argv);
   if (manta_init(&argc, &argv) < 0)

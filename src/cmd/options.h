@@ -32,6 +32,13 @@ struct manta__option {
 
 struct manta__args;
 
+/* What a command does about MANTA_* variables, before anything else. */
+enum manta__env_care {
+  MANTA__ENV_CHECKED = 0, /* refuses wrong values, warns of unknown names */
+  MANTA__ENV_PASSED,      /* refuses wrong values; the program that it runs warns */
+  MANTA__ENV_ANY          /* nothing: it shows them, does not read them, or has others told */
+};
+
 struct manta__command {
   const char *name;     /* "logs" */
   const char *operands; /* as the help shows them: "RUN" */
@@ -41,6 +48,7 @@ struct manta__command {
   int min, max; /* operands; max < 0: any number */
   bool rest;    /* the first operand ends the options: what follows is another program's */
   int (*run)(const struct manta__args *a);
+  enum manta__env_care care;
 };
 
 /* A command line that fits its command. Strings are argv's own. */

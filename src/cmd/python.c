@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "sys/proc.h"
 #include "sys/sock.h"
 
@@ -31,8 +32,7 @@ static const char question[] = "import sys\n"
 
 const char *manta__python_name(void)
 {
-  const char *given = getenv("MANTA_PYTHON");
-  return given && *given ? given : "python3";
+  return manta__knob_text(MANTA__KNOB_PYTHON);
 }
 
 // --- The child -----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <manta/trainer.h>
 
 #include "base/alloc.h"
+#include "base/knob.h"
 #include "cmd/build.h"
 #include "cmd/child.h"
 #include "cmd/commands.h"
@@ -97,7 +98,7 @@ static manta_status set_workers(const struct manta__args *a, const struct origin
   char text[24];
   if (given)
     MANTA_TRY(manta__args_int(&n, given, "-n", 1, MANTA_MAX_RANKS, err));
-  if (!given && (getenv("MANTA_NUM_WORKERS") || n <= 0))
+  if (!given && (manta__knob_is_set(MANTA__KNOB_NUM_WORKERS) || n <= 0))
     return MANTA_OK;
   snprintf(text, sizeof text, "%" PRId64, n);
   setenv("MANTA_NUM_WORKERS", text, 1);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/knob.h"
 #include "engine/engine.h"
 #include "sys/proc.h"
 #include "sys/sock.h"
@@ -51,8 +52,8 @@ static char *in_path(void)
 char *manta__engine_command(void)
 {
   static const char *const places[] = {"manta", "../bin/manta", "cmd/manta", "../../bin/manta"};
-  const char *given = getenv("MANTA_BIN");
-  if (given && *given)
+  const char *given = manta__knob_text(MANTA__KNOB_BIN);
+  if (given)
     return manta__strdup(given);
   Dl_info info;
   char self[PATH_MAX], lib[PATH_MAX];

@@ -24,6 +24,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "sys/file.h"
 
@@ -160,11 +161,11 @@ static const char *home(char *buf, size_t size)
 manta_status manta__rundir_default(char **out, manta_error *err)
 {
   char buf[4096];
-  const char *set = getenv("MANTA_RESULTS");
+  const char *set = manta__knob_text(MANTA__KNOB_RESULTS);
   const char *h = home(buf, sizeof buf);
-  if (!(set && *set) && !h)
+  if (!set && !h)
     return manta_error_set(err, MANTA_ENOENT, "no home directory; set MANTA_RESULTS");
-  char *path = set && *set ? manta__strdup(set) : manta__asprintf("%s/manta_results", h);
+  char *path = set ? manta__strdup(set) : manta__asprintf("%s/manta_results", h);
   if (!path)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for the path of results");
   *out = path;

@@ -6,10 +6,10 @@
 #include "res/ledger.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/knob.h"
 #include "res/need.h"
 #include "res/stock.h"
 
@@ -39,9 +39,9 @@ struct shortage {
 
 void manta__ledger_config_env(struct manta__ledger_config *cfg)
 {
-  cfg->num_cpus = getenv("MANTA_NUM_CPUS");
-  cfg->num_gpus = getenv("MANTA_NUM_GPUS");
-  cfg->resources = getenv("MANTA_RESOURCES");
+  cfg->declares_cpus = manta__knob_number(MANTA__KNOB_NUM_CPUS, &cfg->num_cpus);
+  cfg->declares_gpus = manta__knob_whole(MANTA__KNOB_NUM_GPUS, &cfg->num_gpus);
+  cfg->resources = manta__knob_text(MANTA__KNOB_RESOURCES);
 }
 
 manta_status manta__ledger_create(manta__ledger **out, const struct manta__ledger_config *cfg,

@@ -32,13 +32,14 @@
 typedef struct manta__ledger manta__ledger;
 
 struct manta__ledger_config {
-  const struct manta__host *host; /* borrowed for the call, as all of this */
-  const struct manta__gpus *gpus; /* NULL: none */
-  int lease_dirfd;       /* the runtime directory; -1: no leases (a nested agent draws on what
-                            its parent holds) */
-  const char *num_cpus;  /* MANTA_NUM_CPUS; NULL or "": what was detected */
-  const char *num_gpus;  /* MANTA_NUM_GPUS; likewise */
-  const char *resources; /* MANTA_RESOURCES: JSON map of numbers; NULL or "": none */
+  const struct manta__host *host;    /* borrowed for the call, as all of this */
+  const struct manta__gpus *gpus;    /* NULL: none */
+  int lease_dirfd;                   /* the runtime directory; -1: no leases (a nested agent draws
+                                     on what its parent holds) */
+  bool declares_cpus, declares_gpus; /* these replace what was detected */
+  double num_cpus;                   /* MANTA_NUM_CPUS */
+  int64_t num_gpus;                  /* MANTA_NUM_GPUS, at most MANTA__LEASE_GPUS / 2 */
+  const char *resources;             /* MANTA_RESOURCES: JSON map of numbers; NULL or "": none */
 };
 
 /* What one worker asks for. {0}: one CPU, soft, and nothing else. */
@@ -65,7 +66,7 @@ struct manta__grant {
 };
 
 /* Reads MANTA_NUM_CPUS, MANTA_NUM_GPUS and MANTA_RESOURCES of this process into `cfg`, which
- * borrows them from the environment. */
+ * borrows the last from the environment. */
 void manta__ledger_config_env(struct manta__ledger_config *cfg);
 
 /* MANTA_EINVAL names the variable that makes no sense. Gives: destroy it. */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "res/stock.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -12,17 +10,6 @@
 #include "res/need.h"
 
 // --- What the host has ---------------------------------------------------------------------------
-
-// The number in an environment variable; false with a message if it is none.
-static bool read_number(const char *var, const char *text, int64_t *units, manta_error *err)
-{
-  char *end;
-  double x = strtod(text, &end);
-  if (end != text && *end == 0 && manta__units(x, units))
-    return true;
-  manta_error_set(err, MANTA_EINVAL, "%s=%s is not a number of at least 0", var, text);
-  return false;
-}
 
 static manta_status init_cpus(struct manta__stock *s, const struct manta__ledger_config *cfg,
                               manta_error *err)
@@ -35,9 +22,10 @@ static manta_status init_cpus(struct manta__stock *s, const struct manta__ledger
     return manta_error_set(err, MANTA_ENOMEM, "no memory for the ledger");
   memcpy(s->cores, h->cpu_ids, n * sizeof *s->cores);
   s->core_count = h->cpu_count;
-  if (cfg->num_cpus && *cfg->num_cpus) {
+  if (cfg->declares_cpus) {
     snprintf(s->cpu_note, sizeof s->cpu_note, "declared by MANTA_NUM_CPUS");
-    return read_number("MANTA_NUM_CPUS", cfg->num_cpus, &s->cpus, err) ? MANTA_OK : MANTA_EINVAL;
+    manta__units(cfg->num_cpus, &s->cpus);
+    return MANTA_OK;
   }
   char quota[32] = "none";
   if (h->quota > 0)
@@ -48,29 +36,21 @@ static manta_status init_cpus(struct manta__stock *s, const struct manta__ledger
 }
 
 // How many GPUs there are to be: those detected, or as many as were declared.
-static manta_status count_gpus(struct manta__stock *s, const struct manta__ledger_config *cfg,
-                               manta_error *err)
+static void count_gpus(struct manta__stock *s, const struct manta__ledger_config *cfg)
 {
   s->gpu_count = cfg->gpus ? cfg->gpus->count : 0;
   snprintf(s->gpu_note, sizeof s->gpu_note, "%s",
            cfg->gpus && cfg->gpus->why[0] ? cfg->gpus->why : "by NVML");
-  if (!cfg->num_gpus || !*cfg->num_gpus)
-    return MANTA_OK;
-  int64_t units;
-  if (!read_number("MANTA_NUM_GPUS", cfg->num_gpus, &units, err))
-    return MANTA_EINVAL;
-  if (units % MANTA__UNIT || units / MANTA__UNIT > MANTA__LEASE_GPUS / 2)
-    return manta_error_set(err, MANTA_EINVAL, "MANTA_NUM_GPUS=%s is not a whole number up to %d",
-                           cfg->num_gpus, MANTA__LEASE_GPUS / 2);
-  s->gpu_count = (int)(units / MANTA__UNIT);
+  if (!cfg->declares_gpus)
+    return;
+  s->gpu_count = (int)cfg->num_gpus;
   snprintf(s->gpu_note, sizeof s->gpu_note, "declared by MANTA_NUM_GPUS");
-  return MANTA_OK;
 }
 
 manta_status manta__stock_add_gpus(struct manta__stock *s, const struct manta__ledger_config *cfg,
                                    manta_error *err)
 {
-  MANTA_TRY(count_gpus(s, cfg, err));
+  count_gpus(s, cfg);
   if (s->gpu_count == 0)
     return MANTA_OK;
   s->gpus = manta__calloc((size_t)s->gpu_count, sizeof *s->gpus);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sys/amx.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "base/knob.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -14,17 +13,12 @@
 // What MANTA_AMX says in CPUID's place.
 static bool told(struct manta__amx *out)
 {
-  static const struct {
-    const char *word;
-    struct manta__amx says;
-  } known[] = {{"none", {7, 0, 0}}, {"ok", {TILES, AMX_BITS, 1}}, {"trap", {7, AMX_BITS, 0}}};
-  const char *word = getenv("MANTA_AMX");
-  for (size_t i = 0; word && i < sizeof known / sizeof *known; i++)
-    if (strcmp(word, known[i].word) == 0) {
-      *out = known[i].says;
-      return true;
-    }
-  return false;
+  static const struct manta__amx says[] = {
+      {7, 0, 0}, {TILES, AMX_BITS, 1}, {7, AMX_BITS, 0}}; // none, ok, trap
+  int word = manta__knob_word(MANTA__KNOB_AMX);
+  if (word >= 0)
+    *out = says[word];
+  return word >= 0;
 }
 
 struct manta__amx manta__amx_read(void)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- NVML, the little of it that is needed (its ABI is stable: the _v2 names say so) -------------
+#include "base/knob.h"
 
-#define NVML_LIBRARY "libnvidia-ml.so.1"
+// --- NVML, the little of it that is needed (its ABI is stable: the _v2 names say so) -------------
 
 struct nvml_device;
 struct nvml_memory {
@@ -185,7 +185,7 @@ void manta__gpu_list_in(struct manta__gpus *out, const char *library, const char
   struct manta__gpus all = {0};
   struct nvml n;
   *out = (struct manta__gpus){0};
-  if (!nvml_open(&n, library ? library : NVML_LIBRARY, out->why, sizeof out->why))
+  if (!nvml_open(&n, library, out->why, sizeof out->why))
     return;
   read_all(&n, &all);
   nvml_close(&n);
@@ -200,6 +200,6 @@ void manta__gpu_list_in(struct manta__gpus *out, const char *library, const char
 void manta__gpu_list(struct manta__gpus *out)
 {
   const char *order = getenv("CUDA_DEVICE_ORDER");
-  manta__gpu_list_in(out, getenv("MANTA_NVML"), getenv("CUDA_VISIBLE_DEVICES"),
+  manta__gpu_list_in(out, manta__knob_text(MANTA__KNOB_NVML), getenv("CUDA_VISIBLE_DEVICES"),
                      order && strcmp(order, "PCI_BUS_ID") == 0);
 }

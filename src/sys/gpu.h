@@ -31,7 +31,7 @@ struct manta__gpus {
  * than libnvidia-ml.so.1. */
 void manta__gpu_list(struct manta__gpus *out);
 
-/* The same with everything given. `library`: NVML's file; NULL: libnvidia-ml.so.1. `visible`: the
+/* The same with everything given. `library`: NVML's file. `visible`: the
  * value of CUDA_VISIBLE_DEVICES or NULL if it is not set. Read as CUDA reads it: indices or
  * beginnings of UUIDs, the first that names no GPU ends the list, a GPU named twice empties it,
  * empty is none. `pci_order`: CUDA_DEVICE_ORDER is PCI_BUS_ID, so CUDA counts as NVML does. A GPU's

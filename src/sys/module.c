@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/knob.h"
+
 #define FOLDERS 3
 
 struct module_search {
@@ -38,10 +40,10 @@ static bool own_folder(char *path, size_t size)
 
 static void find_folders(struct module_search *s)
 {
-  const char *given = getenv("MANTA_MODULES");
+  const char *given = manta__knob_text(MANTA__KNOB_MODULES);
   char own[PATH_MAX];
   s->count = 0;
-  if (given && *given) {
+  if (given) {
     add(s, given, "");
     return;
   }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/knob.h"
 #include "train/run.h"
 
 #define TIMEOUT_S 15.0
@@ -113,12 +114,12 @@ static manta_status from_env(manta_trainer *t, const char *s, double timeout_s, 
 static manta_status take(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
 {
   static const manta_host here = {0};
-  const char *env = getenv("MANTA_HOSTS");
+  const char *env = manta__knob_text(MANTA__KNOB_HOSTS);
   double timeout_s = c->host_timeout_s > 0 ? c->host_timeout_s : TIMEOUT_S;
   const manta_host *hosts = c->host_count > 0 ? c->hosts : &here;
   size_t count = c->host_count > 0 ? c->host_count : 1;
   // A worker's own trainers stay where it is.
-  if (c->host_count == 0 && env && *env && !getenv(MANTA__MARK_ENV))
+  if (c->host_count == 0 && env && !manta__knob_is_set(MANTA__KNOB_WORKER))
     return from_env(t, env, timeout_s, err);
   MANTA_TRY(make_room(t, count, err));
   for (size_t i = 0; i < count; i++)

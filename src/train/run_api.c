@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/pack.h"
 #include "ckpt/store.h"
@@ -27,16 +28,6 @@
 
 #define CLOSE_S 10.0
 #define drv     manta__drv
-
-// --- knobs ---------------------------------------------------------------------------------------
-
-static double seconds_from_env(const char *name, double dflt)
-{
-  const char *s = getenv(name);
-  char *end;
-  double v = s ? strtod(s, &end) : dflt;
-  return s && (*end || !(v >= 0)) ? dflt : v;
-}
 
 // --- the job -------------------------------------------------------------------------------------
 
@@ -192,8 +183,8 @@ static void set_policy(manta_run *r, const manta_run_config *rc)
                             .retry_errors = !r->exec && t->retry_errors,
                             .fresh = !r->exec && !t->keep,
                             .grace_s = t->grace,
-                            .grow_after_s = seconds_from_env("MANTA_GROW_AFTER", 30),
-                            .resize_every_s = seconds_from_env("MANTA_RESIZE_EVERY", 600)};
+                            .grow_after_s = manta__knob_seconds(MANTA__KNOB_GROW_AFTER),
+                            .resize_every_s = manta__knob_seconds(MANTA__KNOB_RESIZE_EVERY)};
   manta__membership_init(&r->membership, &p, r->members, MANTA_MAX_RANKS);
 }
 
@@ -289,6 +280,7 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
   MANTA_TRY(manta__config_take(rc, sizeof *rc, given ? (const void *)given : &dflt,
                                "MANTA_RUN_CONFIG_INIT", err));
   MANTA_TRY(check_run_config(rc, err));
+  MANTA_TRY(manta__knobs_check(err));
   if (t->run)
     return manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
   if (rc->execute && what == ITERATE)

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/value.h"
 #include "event/rundir.h"
@@ -133,24 +134,15 @@ static manta_status find_unfinished(const char *resume, char **path, manta_error
   return MANTA_OK;
 }
 
-static bool resuming(uint64_t *session)
-{
-  const char *s = getenv("MANTA_RESUME");
-  char *end;
-  if (!s || !*s)
-    return false;
-  *session = strtoull(s, &end, 16);
-  return *end == 0;
-}
-
 manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *resume,
                                   uint32_t *attempt, manta_error *err)
 {
   uint64_t session;
   char *path = NULL;
+  bool resuming = manta__knob_hex(MANTA__KNOB_RESUME, &session);
   pthread_mutex_lock(&drv.lock);
   int ordinal = ++drv.ordinals;
-  if (resuming(&session))
+  if (resuming)
     drv.session = session;
   manta_status st = manta__driver_session(err);
   session = drv.session;
@@ -161,8 +153,8 @@ manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *r
     st = find_unfinished(resume, &path, err);
     if (st == MANTA_OK)
       st = adopt_directory(r, path, attempt, err);
-  } else if (getenv("MANTA_RESUME") && manta__rundir_of_session(r->trainer->logdir, session,
-                                                                ordinal, &path, NULL) == MANTA_OK) {
+  } else if (resuming && manta__rundir_of_session(r->trainer->logdir, session, ordinal, &path,
+                                                  NULL) == MANTA_OK) {
     st = adopt_directory(r, path, attempt, err);
   } else {
     st = fresh_directory(r, err);

@@ -12,6 +12,7 @@
 #include <manta/manta.h>
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "ckpt/ckdir.h"
 #include "ckpt/slot.h"
@@ -496,8 +497,7 @@ static manta_status begin(manta_session *s, struct manta__job *job, manta_error 
   s->config = config && config->type == MANTA_MAP ? config : &s->no_config;
   s->in_run = manta_value_as_bool(manta_value_get(&job->spec, "in_run"), true);
   s->score_key = manta_value_as_string(manta_value_get(&job->spec, "score"), NULL);
-  const char *detail = getenv("MANTA_DETAILED_METRICS");
-  s->detailed = detail && !strcmp(detail, "1");
+  s->detailed = manta__knob_bool(MANTA__KNOB_DETAILED_METRICS);
   gethostname(s->host, sizeof s->host - 1);
   s->began_ns = manta__now();
   ready_slots();

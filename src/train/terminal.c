@@ -6,29 +6,13 @@
  * The rank reads and writes the terminal itself: it is in a session without one, so that the kernel
  * does not count it as a background process. What a rank that died did to its settings is undone.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/knob.h"
 #include "group/proto.h"
 #include "sys/sock.h"
 #include "train/run.h"
-
-static manta_status wanted_rank(int *rank, const char *text, int ranks, manta_error *err)
-{
-  char *end;
-  errno = 0;
-  long n = strtol(text, &end, 10);
-  if (errno || end == text || *end || n < 0 || n >= MANTA_MAX_RANKS)
-    return manta_error_set(err, MANTA_EINVAL, "MANTA_PDB is the number of a rank, not \"%s\"",
-                           text);
-  if (n >= ranks)
-    return manta_error_set(err, MANTA_EINVAL, "MANTA_PDB=%ld: the run has ranks 0 to %d", n,
-                           ranks - 1);
-  *rank = (int)n;
-  return MANTA_OK;
-}
 
 static bool far(const manta_trainer *t)
 {
@@ -40,10 +24,15 @@ static bool far(const manta_trainer *t)
 
 manta_status manta__terminal_take(manta_run *r, manta_error *err)
 {
-  const char *text = getenv("MANTA_PDB");
-  if (!text || !*text || r->exec || getenv(MANTA__MARK_ENV)) // a run of a worker's own has none
+  int64_t rank;
+  int ranks = r->membership.policy.want;
+  bool nested = manta__knob_is_set(MANTA__KNOB_WORKER); // a run of a worker's own has none
+  if (r->exec || nested || !manta__knob_whole(MANTA__KNOB_PDB, &rank))
     return MANTA_OK;
-  MANTA_TRY(wanted_rank(&r->tty.rank, text, r->membership.policy.want, err));
+  if (rank >= ranks)
+    return manta_error_set(err, MANTA_EINVAL, "MANTA_PDB=%d: the run has ranks 0 to %d", (int)rank,
+                           ranks - 1);
+  r->tty.rank = (int)rank;
   if (far(r->trainer))
     return manta_error_set(err, MANTA_EINVAL,
                            "MANTA_PDB: a terminal can be given to ranks of this host only\n"
@@ -51,7 +40,7 @@ manta_status manta__terminal_take(manta_run *r, manta_error *err)
   r->tty.fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
   if (r->tty.fd < 0 || tcgetpgrp(r->tty.fd) != getpgrp())
     return manta_error_set(err, MANTA_ESTATE,
-                           "MANTA_PDB=%s needs a terminal, and this process has none%s", text,
+                           "MANTA_PDB=%d needs a terminal, and this process has none%s", (int)rank,
                            r->tty.fd < 0 ? "" : " while it is in the background");
   r->tty.saved = tcgetattr(r->tty.fd, &r->tty.before) == 0;
   r->moves = false; // the cursor is the rank's

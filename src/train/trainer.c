@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "ckpt/store.h"
 #include "event/rundir.h"
@@ -66,16 +67,19 @@ static manta_status check_config(const manta_trainer_config *c, manta_error *err
   return MANTA_OK;
 }
 
-static manta_status workers_from_env(int *out, manta_error *err)
+// Of a worker's the driver has been warned.
+static manta_status check_environment(manta_error *err)
 {
-  const char *s = getenv("MANTA_NUM_WORKERS");
-  char *end = NULL;
-  long n = s && *s ? strtol(s, &end, 10) : 1;
-  if (n < 1 || n > MANTA_MAX_RANKS || (end && *end))
-    return manta_error_set(err, MANTA_EINVAL, "MANTA_NUM_WORKERS must be 1 to %d, not \"%s\"",
-                           MANTA_MAX_RANKS, s);
-  *out = (int)n;
-  return MANTA_OK;
+  if (!manta__knob_is_set(MANTA__KNOB_WORKER))
+    manta__knobs_warn_unknown();
+  return manta__knobs_check(err);
+}
+
+static int workers_from_env(void)
+{
+  int64_t n = 1;
+  manta__knob_whole(MANTA__KNOB_NUM_WORKERS, &n);
+  return (int)n;
 }
 
 // Argument beats environment beats default. A trainer inside a worker shares out what that has.
@@ -85,15 +89,14 @@ static int choose_threads(const manta_trainer_config *c, int workers)
   if (c->threads_per_worker > 0)
     return c->threads_per_worker;
   if (env && *env)
-    return getenv(MANTA__MARK_ENV) ? manta__omp_share(strtod(env, NULL), workers) : 0;
+    return manta__knob_is_set(MANTA__KNOB_WORKER) ? manta__omp_share(strtod(env, NULL), workers)
+                                                  : 0;
   return c->cpus_per_worker >= 1 ? (int)c->cpus_per_worker : -1;
 }
 
 static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_error *err)
 {
-  t->workers = c->workers;
-  if (t->workers == 0)
-    MANTA_TRY(workers_from_env(&t->workers, err));
+  t->workers = c->workers > 0 ? c->workers : workers_from_env();
   t->min_workers = c->min_workers > 0 ? c->min_workers : 1;
   t->elastic = c->min_workers > 0;
   t->max_retries = c->max_retries == 0 ? 3 : c->max_retries == -2 ? 0 : c->max_retries;
@@ -161,6 +164,7 @@ manta_status manta_trainer_create(manta_trainer **out, const manta_trainer_confi
   MANTA_TRY(manta__config_take(c, sizeof *c, cfg ? (const void *)cfg : &dflt,
                                "MANTA_TRAINER_CONFIG_INIT", err));
   MANTA_TRY(check_config(c, err));
+  MANTA_TRY(check_environment(err));
   manta_trainer *t = manta__calloc(1, sizeof *t);
   if (!t)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");

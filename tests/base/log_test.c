@@ -68,7 +68,8 @@ static void the_environment_sets_the_level(void **state)
   static const struct {
     const char *env, *want;
   } rows[] = {{NULL, "manta: error: e 1\nmanta: warn: w\n"},
-              {"nonsense", "manta: warn: MANTA_LOG is none of error, warn, info, debug\n"
+              {"nonsense", "manta: warn: MANTA_LOG must be error, warn, info or debug, not "
+                           "\"nonsense\"\n"
                            "manta: error: e 1\nmanta: warn: w\n"},
               {"error", "manta: error: e 1\n"},
               {"warn", "manta: error: e 1\nmanta: warn: w\n"},

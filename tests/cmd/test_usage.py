@@ -94,6 +94,33 @@ def test_wrong_numbers_are_named() -> None:
         assert done.code == 2 and said in done.err, done
 
 
+def test_wrong_variables_are_named() -> None:
+    said = ('manta: MANTA_GROW_AFTER must be a number of seconds from 0 to 1000000000, '
+            'not "abc"\n')
+    for words in (["ls"], ["ps"], ["kill", "x"], ["run", COUNTER, 1, 1, 0], ["status", "x"]):
+        done = bed.manta(*words, MANTA_GROW_AFTER="abc")
+        assert done.code == 2 and done.err == said and not done.out, done
+    assert not bed.runs()
+    done = bed.manta("run", "/bin/echo", "x", MANTA_GRACE="1 minute")
+    assert done.code == 2 and 'seconds from 0 to 1000000000, not "1 minute"' in done.err, done
+
+
+def test_help_needs_no_right_variables() -> None:
+    for words in (["help"], ["version"], ["ls", "--help"], ["--version"]):
+        done = bed.manta(*words, MANTA_GROW_AFTER="abc", MANTA_RESULT="x")
+        assert done.code == 0 and done.out and not done.err, done
+
+
+def test_a_typing_error_in_a_variable_is_told_once() -> None:
+    said = "unknown environment variable MANTA_RESULT; did you mean MANTA_RESULTS?\n"
+    done = bed.manta("ps", "--json", MANTA_RESULT="x", MANTA_TEST_X="y", MANTA_ELSEWHERE="z")
+    assert done.code == 0 and done.err == f"manta: warn: {said}", done
+    done = bed.manta("run", COUNTER, 1, 1, 0, MANTA_RESULT="x",  # the program tells it
+                     MANTA_RESULTS=str(bed.root / "other"))
+    assert done.code == 0 and done.err.count(said) == 1, done
+    assert bed.manta("run", "/bin/true", MANTA_RESULT="x").err == ""
+
+
 def test_no_run_is_exit_code_3() -> None:
     for words in (["status"], ["status", "x"], ["logs", "x"], ["kill", "x"], ["resume", "x"],
                   ["resize", "x", "2"], ["notice", "x"], ["ckpt", "ls", "x"], ["logs", "./x"]):

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "res/ledger.h"
 
+#include "base/knob.h"
 #include "holder.h"
 #include "scratch.h"
+#include "sys/lease.h"
 
 static int ids[] = {0, 1, 2, 3};
 static struct manta__host host;
@@ -38,6 +40,12 @@ static int teardown(void **state)
   close(cfg.lease_dirfd);
   scratch_remove(dir);
   return 0;
+}
+
+static void declare_cpus(double n)
+{
+  cfg.declares_cpus = true;
+  cfg.num_cpus = n;
 }
 
 static void make(void)
@@ -195,7 +203,7 @@ static void pinned_workers_get_their_own_cores(void **state)
 
 static void pinning_more_workers_than_cores_is_impossible(void **state)
 {
-  cfg.num_cpus = "16";
+  declare_cpus(16);
   make();
   assert_status(ask((struct manta__request){.pin = true}, 5, 5), MANTA_EINVAL);
   assert_string_equal(err.message, "asked for 5 workers x 1 pinned core = 5 pinned cores, "
@@ -205,7 +213,7 @@ static void pinning_more_workers_than_cores_is_impossible(void **state)
 // Two cores were asked and one was there: it is not kept.
 static void a_half_pinned_worker_is_undone(void **state)
 {
-  cfg.num_cpus = "16";
+  declare_cpus(16);
   make();
   assert_ok(ask((struct manta__request){.pin = true}, 3, 3), &err);
   struct manta__grant *three = g, *last;
@@ -306,8 +314,9 @@ static void a_host_without_gpus_says_why(void **state)
 
 static void declared_figures_replace_the_detected(void **state)
 {
-  cfg.num_cpus = "8";
-  cfg.num_gpus = "4";
+  declare_cpus(8);
+  cfg.declares_gpus = true;
+  cfg.num_gpus = 4;
   cfg.resources = "{\"disk\": 2, \"tape\": 0.5}";
   make();
   assert_line("CPUs 0/8, GPUs 0/4, disk 0/2, tape 0/0.5");
@@ -370,29 +379,28 @@ static void a_worker_that_does_not_fit_is_undone(void **state)
   manta__ledger_release(l, both);
 }
 
-static void nonsense_in_the_environment_is_named(void **state)
+static void nonsense_among_the_resources_is_named(void **state)
 {
   const struct {
-    const char *cpus, *gpus, *resources, *want;
+    const char *resources, *want;
   } bad[] = {
-      {"many", NULL, NULL, "MANTA_NUM_CPUS=many"},
-      {"-1", NULL, NULL, "MANTA_NUM_CPUS=-1"},
-      {"nan", NULL, NULL, "MANTA_NUM_CPUS=nan"},
-      {NULL, "1.5", NULL, "MANTA_NUM_GPUS=1.5"},
-      {NULL, "999999", NULL, "MANTA_NUM_GPUS=999999"},
-      {NULL, NULL, "{", "MANTA_RESOURCES is not JSON"},
-      {NULL, NULL, "[1]", "MANTA_RESOURCES is not a map"},
-      {NULL, NULL, "{\"disk\": \"big\"}", "MANTA_RESOURCES: disk"},
-      {NULL, NULL, "{\"disk\": 1, \"CPU\": 1}", "use MANTA_NUM_CPUS"},
+      {"{", "MANTA_RESOURCES is not JSON"},
+      {"[1]", "MANTA_RESOURCES is not a map"},
+      {"{\"disk\": \"big\"}", "MANTA_RESOURCES: disk"},
+      {"{\"disk\": 1, \"CPU\": 1}", "use MANTA_NUM_CPUS"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    cfg.num_cpus = bad[i].cpus;
-    cfg.num_gpus = bad[i].gpus;
     cfg.resources = bad[i].resources;
     assert_status(manta__ledger_create(&l, &cfg, &err), MANTA_EINVAL);
     assert_has(err.message, bad[i].want);
     assert_null(l);
   }
+}
+
+// Half, so that declared GPUs can count on behind the real ones.
+static void the_most_gpus_that_can_be_declared_have_leases(void **state)
+{
+  assert_int_equal(manta__knob_row(MANTA__KNOB_NUM_GPUS)->high, MANTA__LEASE_GPUS / 2);
 }
 
 static void the_environment_is_read(void **state)
@@ -401,6 +409,7 @@ static void the_environment_is_read(void **state)
   setenv("MANTA_NUM_GPUS", "0", 1);
   setenv("MANTA_RESOURCES", "", 1);
   manta__ledger_config_env(&cfg);
+  assert_true(cfg.declares_gpus && cfg.num_gpus == 0 && !cfg.resources);
   make();
   assert_line("CPUs 0/3");
 }
@@ -600,7 +609,8 @@ int main(void)
       T(declared_figures_replace_the_detected),
       T(named_resources_are_strict),
       T(a_worker_that_does_not_fit_is_undone),
-      T(nonsense_in_the_environment_is_named),
+      T(nonsense_among_the_resources_is_named),
+      T(the_most_gpus_that_can_be_declared_have_leases),
       T(the_environment_is_read),
       T(another_run_is_seen_and_its_death_frees),
       T(what_is_released_others_can_have),

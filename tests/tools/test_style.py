@@ -44,6 +44,13 @@ def test_files_only_through_file() -> None:
     assert not wrongs('  f = fopen(p, "w");', "src/sys/file.c")
 
 
+def test_variables_only_through_the_table() -> None:
+    for path in ("src/wire/a.c", "python/ext/a.c"):
+        assert wrongs('  s = getenv("MANTA_LOG");', path), path
+    assert not wrongs('  s = getenv("PATH"); setenv("MANTA_BIN", s, 1);')
+    assert not wrongs('  s = getenv("MANTA_BIN");', "tests/wire/a.c")
+
+
 def test_comments_and_strings_are_no_code() -> None:
     assert not wrongs("  // never call malloc(n) here")
     assert not wrongs('  puts("free(x)"); /* strcpy(a, b) */')

@@ -19,7 +19,6 @@
 
 /* --- NCCL --- */
 
-#define NCCL_LIBRARY                   "libnccl.so.2"
 #define NCCL_CODE(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 /* The first with communicators that don't block: only those can be given a deadline. */
 #define NCCL_OLDEST NCCL_CODE(2, 14, 0)

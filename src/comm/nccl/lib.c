@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/knob.h"
 #include "comm/nccl/abi.h"
 
 struct symbol_row {
@@ -79,8 +80,7 @@ static manta_status check_version(void *library, const char *file, int *code, ma
 
 static manta_status load_nccl(struct nccl *t, manta_error *err)
 {
-  const char *given = getenv("MANTA_NCCL");
-  const char *file = given && *given ? given : NCCL_LIBRARY;
+  const char *file = manta__knob_text(MANTA__KNOB_NCCL);
   void *library = open_library(file, "\nhint: MANTA_NCCL names the file of NCCL", err);
   if (!library)
     return MANTA_EUNSUPPORTED;

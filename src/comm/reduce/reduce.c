@@ -11,9 +11,9 @@
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/knob.h"
 #include "comm/reduce/isa.h"
 
 #if defined(__x86_64__)
@@ -37,18 +37,19 @@ static bool has_avx512(void)
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-static const struct manta__reduce_isa *choose(const char *limit)
+enum { SCALAR, AVX2 }; // of the words of MANTA_COMM_ISA
+
+static const struct manta__reduce_isa *choose(int limit)
 {
-  if (limit && !strcmp(limit, manta__reduce_scalar.name))
+  if (limit == SCALAR)
     return &manta__reduce_scalar;
-  bool narrow = limit && !strcmp(limit, manta__reduce_avx2.name);
   __builtin_cpu_init();
-  if (!narrow && has_avx512())
+  if (limit != AVX2 && has_avx512())
     return &manta__reduce_avx512;
   return has_avx2() ? &manta__reduce_avx2 : &manta__reduce_scalar;
 }
 #else
-static const struct manta__reduce_isa *choose(const char *limit)
+static const struct manta__reduce_isa *choose(int limit)
 {
   return &manta__reduce_scalar;
 }
@@ -60,7 +61,7 @@ static const struct manta__reduce_isa *isa(void)
   static const struct manta__reduce_isa *_Atomic chosen;
   const struct manta__reduce_isa *i = atomic_load_explicit(&chosen, memory_order_relaxed);
   if (!i) {
-    i = choose(getenv("MANTA_COMM_ISA"));
+    i = choose(manta__knob_word(MANTA__KNOB_COMM_ISA));
     atomic_store_explicit(&chosen, i, memory_order_relaxed);
   }
   return i;
