@@ -15,6 +15,7 @@ _manta_options() {
   bench) echo "-n --workers --op --type --from --to --factor --ms --private --pin --json" ;;
   agent) echo "--stdio" ;;
   prune) echo "--keep --older --unfinished --dry-run --json" ;;
+  info) echo "--params --json" ;;
   status | ls | doctor) echo "--json" ;;
   esac
   echo "-h --help"
@@ -81,7 +82,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps ls prune kill resize notice ckpt agent bench doctor version help"
+  local commands="run resume status logs ps ls prune kill resize notice ckpt agent bench info doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then

@@ -52,7 +52,7 @@ static const struct manta__knob table[MANTA__KNOBS] = {
     [MANTA__KNOB_PDB] = {"MANTA_PDB", USERS, WHOLE(0, MANTA_MAX_RANKS - 1), .otherwise = "no rank",
                          .help = "rank that has the driver's terminal as its standard streams"},
     [MANTA__KNOB_GRACE] = {"MANTA_GRACE", USERS, SECONDS, .dflt = "30",
-                           .help = "time that a program has to end after manta run got SIGTERM"},
+                           .help = "seconds that a program has to end after manta run got SIGTERM"},
     [MANTA__KNOB_DETAILED_METRICS] =
         {"MANTA_DETAILED_METRICS", USERS, BOOL, .dflt = "0",
          .help = "add date, host, address, pid and total time to every row"},
@@ -70,13 +70,13 @@ static const struct manta__knob table[MANTA__KNOBS] = {
     [MANTA__KNOB_RESOURCES] = {"MANTA_RESOURCES", OPERATORS, .otherwise = "none",
                                .help = "named resources of this host, as JSON: {\"disk\": 2}"},
     [MANTA__KNOB_GROW_AFTER] = {"MANTA_GROW_AFTER", OPERATORS, SECONDS, .dflt = "30",
-                                .help = "how long there must be room before a run grows"},
+                                .help = "seconds that there must be room before a run grows"},
     [MANTA__KNOB_RESIZE_EVERY] = {"MANTA_RESIZE_EVERY", OPERATORS, SECONDS, .dflt = "600",
                                   .help =
-                                      "least time between two changes of the number of workers"},
-    [MANTA__KNOB_GONE_AFTER] = {"MANTA_GONE_AFTER", OPERATORS, SECONDS, .dflt = "10",
-                                .help =
-                                    "time that a killed worker has to end before it is given up"},
+                                      "least seconds between two changes of the number of workers"},
+    [MANTA__KNOB_GONE_AFTER] =
+        {"MANTA_GONE_AFTER", OPERATORS, SECONDS, .dflt = "10",
+         .help = "seconds that a killed worker has to end before it is given up"},
     [MANTA__KNOB_BIN] = {"MANTA_BIN", OPERATORS, .otherwise = "beside the library, else in PATH",
                          .help = "path of the command manta, which drivers start as their agent"},
     [MANTA__KNOB_MODULES] = {"MANTA_MODULES", OPERATORS, .otherwise = "manta/ beside the library",
@@ -226,10 +226,14 @@ static void say_right(const struct manta__knob *k, char *buf, size_t size)
 
 static manta_status refuse(const struct manta__knob *k, const char *text, manta_error *err)
 {
-  char right[160];
+  char right[160], shown[SHOWN + 4];
+  bool cut = strlen(text) > SHOWN;
   say_right(k, right, sizeof right);
-  return manta_error_set(err, MANTA_EINVAL, "%s must be %s, not \"%.*s%s\"", k->name, right, SHOWN,
-                         text, strlen(text) > SHOWN ? "..." : "");
+  snprintf(shown, sizeof shown, "%.*s%s", SHOWN, text, cut ? "..." : "");
+  for (char *p = shown; *p; p++)
+    if (iscntrl((unsigned char)*p)) // it may go to a terminal
+      *p = '?';
+  return manta_error_set(err, MANTA_EINVAL, "%s must be %s, not \"%s\"", k->name, right, shown);
 }
 
 // --- Values --------------------------------------------------------------------------------------

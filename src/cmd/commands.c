@@ -66,6 +66,8 @@ static const struct manta__option bench_options[] = {
     {0, "pin", NULL, "pin every worker to cores of its own"},
     JSON,
     {0}};
+static const struct manta__option info_options[] = {
+    {0, "params", NULL, "list the MANTA_* environment variables instead"}, JSON, {0}};
 static const struct manta__option ckpt_options[] = {
     JSON,
     {0, "to", "FILE", "export: the tensors, as FILE.safetensors"},
@@ -116,6 +118,10 @@ const struct manta__command manta__commands[] = {
      "alltoall, gather, scatter or sendrecv; TYPE f16, bf16, f32, f64, i8 to i64 or u8 to u64.\n"
      "Sizes may end in K, M or G.\n",
      bench_options, 1, 1, false, manta__cmd_bench},
+    {"info", "", "describe this manta and this host",
+     "Version, build, modules, CPUs, memory, GPUs, and the variables that are set. With --params\n"
+     "every MANTA_* variable: its value, its default, where the value comes from, its meaning.\n",
+     info_options, 0, 0, false, manta__cmd_info, MANTA__ENV_ANY},
     {"doctor", "", "examine what works on this host", NULL, json, 0, 0, false, manta__cmd_doctor,
      MANTA__ENV_ANY},
     {"version", "", "print the version", NULL, none, 0, 0, false, manta__cmd_version,
@@ -138,10 +144,10 @@ const struct manta__command *manta__command_find(const char *name)
 static const char *other_name(const char *name)
 {
   static const char *const words[][2] = {
-      {"list", "ls"},         {"rm", "prune"},         {"clean", "prune"}, {"gc", "prune"},
-      {"stop", "kill"},       {"start", "run"},        {"log", "logs"},    {"checkpoint", "ckpt"},
-      {"continue", "resume"}, {"checkpoints", "ckpt"}, {"info", "doctor"}, {"benchmark", "bench"},
-      {"top", "ps"}};
+      {"list", "ls"},          {"rm", "prune"},        {"clean", "prune"},
+      {"gc", "prune"},         {"stop", "kill"},       {"start", "run"},
+      {"log", "logs"},         {"checkpoint", "ckpt"}, {"continue", "resume"},
+      {"checkpoints", "ckpt"}, {"benchmark", "bench"}, {"top", "ps"}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(words[i][0], name))
       return words[i][1];

@@ -20,6 +20,7 @@ int manta__cmd_notice(const struct manta__args *a);
 int manta__cmd_ckpt(const struct manta__args *a);
 int manta__cmd_agent(const struct manta__args *a);
 int manta__cmd_bench(const struct manta__args *a);
+int manta__cmd_info(const struct manta__args *a);
 int manta__cmd_doctor(const struct manta__args *a);
 int manta__cmd_version(const struct manta__args *a);
 int manta__cmd_help(const struct manta__args *a);

@@ -12,7 +12,7 @@
 
 #include "base/knob.h"
 
-#define FOLDERS 3
+#define FOLDERS 4
 
 struct module_search {
   char folder[FOLDERS][PATH_MAX];
@@ -49,7 +49,8 @@ static void find_folders(struct module_search *s)
   }
   if (own_folder(own, sizeof own)) {
     add(s, own, "manta");
-    add(s, own, ""); // in a build tree
+    add(s, own, "");             // in a build tree
+    add(s, own, "../lib/manta"); // of the command
   }
   add(s, MANTA_MODULE_DIR, "");
 }
@@ -83,26 +84,33 @@ static void *open_quietly(const char *path)
   return library;
 }
 
+bool manta__module_find(const char *name, char *path, size_t size)
+{
+  struct module_search s;
+  find_folders(&s);
+  for (int i = 0; i < s.count; i++) {
+    snprintf(path, size, "%s/libmanta-%s.so", s.folder[i], name);
+    if (access(path, F_OK) == 0)
+      return true;
+  }
+  snprintf(path, size, "%s", s.count ? s.folder[s.count - 1] : "any folder");
+  return false;
+}
+
 manta_status manta__module_symbol(const char *name, const char *symbol, const char *needs,
                                   void **out, manta_error *err)
 {
-  struct module_search s;
   char path[PATH_MAX + 64];
-  find_folders(&s);
-  for (int i = 0; i < s.count; i++) {
-    snprintf(path, sizeof path, "%s/libmanta-%s.so", s.folder[i], name);
-    if (access(path, F_OK) != 0)
-      continue;
-    void *library = open_quietly(path);
-    if (!library)
-      return manta_error_set(err, MANTA_EUNSUPPORTED, "%s\nhint: the module %s needs %s", dlerror(),
-                             name, needs);
-    if (!(*out = dlsym(library, symbol)))
-      return manta_error_set(err, MANTA_EPROTO, "%s is no module of manta: %s", path, dlerror());
-    return MANTA_OK;
-  }
-  return manta_error_set(err, MANTA_EUNSUPPORTED,
-                         "there is no libmanta-%s.so in %s\nhint: it is built where %s is "
-                         "installed with headers; MANTA_MODULES names another folder",
-                         name, s.count ? s.folder[s.count - 1] : "any folder", needs);
+  if (!manta__module_find(name, path, sizeof path))
+    return manta_error_set(err, MANTA_EUNSUPPORTED,
+                           "there is no libmanta-%s.so in %s\nhint: it is built where %s is "
+                           "installed with headers; MANTA_MODULES names another folder",
+                           name, path, needs);
+  void *library = open_quietly(path);
+  if (!library)
+    return manta_error_set(err, MANTA_EUNSUPPORTED, "%s\nhint: the module %s needs %s", dlerror(),
+                           name, needs);
+  if (!(*out = dlsym(library, symbol)))
+    return manta_error_set(err, MANTA_EPROTO, "%s is no module of manta: %s", path, dlerror());
+  return MANTA_OK;
 }

@@ -184,6 +184,7 @@ static const struct {
     {MANTA__KNOB_LOG, "loud", "MANTA_LOG must be error, warn, info or debug, not \"loud\""},
     {MANTA__KNOB_LOG, "inf", "not \"inf\""},    // no beginning of a word
     {MANTA__KNOB_LOG, "warn info", "not \"wa"}, // nor two
+    {MANTA__KNOB_LOG, "\033[31m", "not \"?[31m\""},
     {MANTA__KNOB_LOG, "Debug", "not \"Debug\""},
     {MANTA__KNOB_STRICT, "falsehood", "not \"falsehood\""},
     {MANTA__KNOB_STRICT, "maybe",

@@ -12,7 +12,7 @@ from pathlib import Path
 from bed import ROOT, Bed, Skip, main
 
 bed = Bed()
-PAGES = sorted((ROOT / "docs/man").glob("*.[13]"))
+PAGES = sorted((ROOT / "docs/man").glob("*.[137]"))
 
 
 def source(page: str) -> str:

@@ -13,7 +13,7 @@ from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
 COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "prune", "kill", "resize", "notice",
-            "ckpt", "agent", "bench", "doctor", "version", "help"]
+            "ckpt", "agent", "bench", "info", "doctor", "version", "help"]
 
 
 def test_help_lists_every_command() -> None:
