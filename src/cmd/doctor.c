@@ -12,6 +12,7 @@
 #include <manta/manta.h>
 
 #include "base/buf.h"
+#include "base/knob.h"
 #include "cmd/probe.h"
 #include "cmd/python.h"
 #include "sys/amx.h"
@@ -315,6 +316,29 @@ static void check_amx(struct exam *e)
          "with SIGILL on bf16; cure: export " MANTA__AMX_CURE_NAME "=" MANTA__AMX_CURE_VALUE);
 }
 
+static void tell_unknown(void *exam, const char *name, const char *like)
+{
+  warn((struct exam *)exam, "variables", "unknown variable %s; did you mean %s?", name, like);
+}
+
+// A row for each that is wrong.
+static void check_variables(struct exam *e)
+{
+  int set = 0, wrong = 0;
+  for (int i = 0; i < MANTA__KNOBS; i++) {
+    manta_error err = MANTA_ERROR_INIT;
+    set += manta__knob_is_set(i);
+    if (manta__knob_check(i, &err) < 0) {
+      fail(e, "variables", "%s", err.message);
+      wrong++;
+    }
+  }
+  manta__knobs_tell_unknown(tell_unknown, e);
+  if (!wrong)
+    ok(e, "variables", "none wrong, %d of %d set; manta info --params lists them", set,
+       MANTA__KNOBS);
+}
+
 // --- All of it -----------------------------------------------------------------------------------
 
 static void check_all(struct exam *e)
@@ -336,6 +360,7 @@ static void check_all(struct exam *e)
   check_files(e);
   check_huge_pages(e);
   check_amx(e);
+  check_variables(e);
 }
 
 manta_status manta__doctor_examine(manta_value *rows, const char *root, manta_error *err)

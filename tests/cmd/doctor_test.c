@@ -254,6 +254,20 @@ static void the_amx_row_follows_the_cpu(void **state)
   assert_row("AMX", "ok", "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 is set");
 }
 
+static void wrong_variables_fail_and_unknown_ones_are_warned_about(void **state)
+{
+  examine();
+  assert_row("variables", "ok", "none wrong");
+  setenv("MANTA_RESULT", "/x", 1);
+  examine();
+  assert_row("variables", "warn", "unknown variable MANTA_RESULT; did you mean MANTA_RESULTS?");
+  unsetenv("MANTA_RESULT");
+  setenv("MANTA_GRACE", "long", 1);
+  examine();
+  assert_row("variables", "fail", "MANTA_GRACE must be a number of seconds");
+  unsetenv("MANTA_GRACE");
+}
+
 // In a child: the hard limit cannot be raised again.
 static void few_open_files_are_warned_about(void **state)
 {
@@ -360,6 +374,7 @@ int main(void)
       T(gpus_are_listed),
       T(a_gpu_without_its_library_is_warned_about),
       T(the_amx_row_follows_the_cpu),
+      T(wrong_variables_fail_and_unknown_ones_are_warned_about),
       T(few_open_files_are_warned_about),
       T(python_and_its_packages_are_told),
       T(a_package_of_another_version_is_warned_about),
