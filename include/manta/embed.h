@@ -16,6 +16,7 @@
 #include <manta/session.h>
 #include <manta/status.h>
 #include <manta/trainer.h>
+#include <manta/value.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -91,6 +92,12 @@ MANTA_API int manta_session_departed(manta_session *s);
  * NAME=VALUE that prevents it if it is in the environment before the library is loaded, or NULL if
  * this CPU needs none. Static storage. */
 MANTA_API const char *manta_amx_cure(void);
+
+/* The value in force of one of manta's environment variables, which manta-params(7) lists: nil (not
+ * set, and no default), bool, int, real or string. It is read now. *out, {0} or a value, owns it.
+ * MANTA_EINVAL: the variable has a wrong value, and the message says what would be right; or there
+ * is none of this name. */
+MANTA_API manta_status manta_knob(const char *name, manta_value *out, manta_error *err);
 
 #ifdef __cplusplus
 }

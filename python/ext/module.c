@@ -244,8 +244,27 @@ static PyObject *environment(PyObject *self, PyObject *none)
   return list;
 }
 
+static PyObject *knob(PyObject *self, PyObject *name)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+  if (!text)
+    return NULL;
+  if (manta_knob(text, &v, &err) < 0)
+    return mpy_raise(&err);
+  PyObject *o = mpy_from_value(&v);
+  manta_value_fini(&v);
+  return o;
+}
+
 static PyObject *amx_cure(PyObject *self, PyObject *none)
 {
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  if (manta_knob("MANTA_AMX", &v, &err) < 0)
+    return mpy_raise(&err);
+  manta_value_fini(&v);
   return Py_BuildValue("z", manta_amx_cure());
 }
 
@@ -274,6 +293,10 @@ static PyMethodDef functions[] = {
     {"environment", environment, METH_NOARGS,
      MPY_DOC("environment($module)", "() -> list[bytes]",
              "The C library's environment, NAME=VALUE.")},
+    {"knob", knob, METH_O,
+     MPY_DOC("knob($module, name, /)", "(str) -> Any",
+             "The value in force of a MANTA_* environment variable, by its type; None without one. "
+             "ValueError says what would be right.")},
     {"amx_cure", amx_cure, METH_NOARGS,
      MPY_DOC("amx_cure($module)", "() -> str | None", "NAME=VALUE that this CPU needs, or None.")},
     {"version", version, METH_NOARGS, MPY_DOC("version($module)", "() -> str", "Of libmanta.")},

@@ -75,7 +75,7 @@ def prestart(framework: str | None = None) -> None:
     begins. framework: "torch" or "none"; None: torch if it is installed. It returns at once, and
     may be called again. On other hosts (MANTA_HOSTS) a trainer does it."""
     embed()
-    if os.environ.get("MANTA_HOSTS"):
+    if _manta.knob("MANTA_HOSTS"):
         return
     _manta.prestart(program(choose_framework(framework)), 0)
 

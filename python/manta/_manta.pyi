@@ -333,6 +333,10 @@ def in_session() -> bool:
 def iteration() -> int:
     """Reports made so far."""
 
+def knob(name: str, /) -> Any:
+    """The value in force of a MANTA_* environment variable, by its type; None without one.
+    ValueError says what would be right."""
+
 def leave() -> None:
     """Ends the train function well, and the process at once."""
 

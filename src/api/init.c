@@ -130,3 +130,15 @@ const char *manta_amx_cure(void)
   return manta__amx_is_trap(manta__amx_read()) ? MANTA__AMX_CURE_NAME "=" MANTA__AMX_CURE_VALUE
                                                : NULL;
 }
+
+manta_status manta_knob(const char *name, manta_value *out, manta_error *err)
+{
+  manta_value v = {0};
+  enum manta__knob_id id = manta__knob_find(name);
+  if (id == MANTA__KNOBS)
+    return manta_error_set(err, MANTA_EINVAL, "manta has no environment variable \"%s\"", name);
+  MANTA_TRY(manta__knob_value(id, false, &v, err));
+  if (manta_value_copy(out, &v) < 0)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for the value of %s", name);
+  return MANTA_OK;
+}

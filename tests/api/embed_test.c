@@ -413,6 +413,28 @@ static void wrong_use_is_refused(void **state)
   assert_status(manta_embed(0, line, &err), MANTA_EINVAL);
 }
 
+static void a_variable_gives_its_value(void **state)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  setenv("MANTA_HOSTS", "here 2", 1);
+  assert_ok(manta_knob("MANTA_HOSTS", &v, &err), &err);
+  unsetenv("MANTA_HOSTS"); // the value is a copy
+  assert_string_equal(manta_value_as_string(&v, ""), "here 2");
+  assert_ok(manta_knob("MANTA_HOSTS", &v, &err), &err);
+  assert_int_equal(v.type, MANTA_NIL);
+  setenv("MANTA_GRACE", "long", 1);
+  assert_status(manta_knob("MANTA_GRACE", &v, &err), MANTA_EINVAL);
+  assert_has(err.message, "MANTA_GRACE must be a number of seconds");
+  unsetenv("MANTA_GRACE");
+  assert_ok(manta_knob("MANTA_GRACE", &v, &err), &err);
+  assert_near(manta_value_as_real(&v, -1), 30, 0);
+  assert_status(manta_knob("MANTA_NOTHING", &v, &err), MANTA_EINVAL);
+  setenv("MANTA_HOSTS", "here 2", 1);
+  FOR_EACH_OOM(manta_knob("MANTA_HOSTS", &v, &err), manta_value_fini(&v));
+  unsetenv("MANTA_HOSTS");
+}
+
 static char *results;
 
 static int set_up(void **state)
@@ -455,6 +477,7 @@ int main(int argc, char **line)
       cmocka_unit_test(a_run_can_be_a_mere_call),
       cmocka_unit_test(an_unborn_worker_can_be_ended),
       cmocka_unit_test(wrong_use_is_refused),
+      cmocka_unit_test(a_variable_gives_its_value),
   };
   manta_error err = MANTA_ERROR_INIT;
   manta_register("probe", probe);

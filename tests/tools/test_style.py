@@ -47,6 +47,12 @@ def test_files_only_through_file() -> None:
 def test_variables_only_through_the_table() -> None:
     for path in ("src/wire/a.c", "python/ext/a.c"):
         assert wrongs('  s = getenv("MANTA_LOG");', path), path
+    for line in ('os.environ.get("MANTA_LOG")', "os.getenv('MANTA_LOG', 1)",
+                 '"MANTA_LOG" in os.environ'):
+        assert wrongs(line, "python/manta/a.py"), line
+        assert not wrongs(line, "python/tests/a.py"), line
+    for fine in ('os.environ["MANTA_BIN"] = x', 'os.environ.get("RANK")', '_manta.knob("MANTA_X")'):
+        assert not wrongs(fine, "python/manta/a.py"), fine
     assert not wrongs('  s = getenv("PATH"); setenv("MANTA_BIN", s, 1);')
     assert not wrongs('  s = getenv("MANTA_BIN");', "tests/wire/a.c")
 

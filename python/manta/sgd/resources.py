@@ -7,6 +7,8 @@ import math
 import os
 from typing import Any
 
+from manta import _manta
+
 MAX_WORKERS = 4096
 
 
@@ -40,8 +42,8 @@ def _elastic(pair: Any) -> tuple[int, int]:
 
 
 def cpus_here() -> int:
-    declared = os.environ.get("MANTA_NUM_CPUS", "")
-    return int(float(declared)) if declared else len(os.sched_getaffinity(0))
+    declared = _manta.knob("MANTA_NUM_CPUS")
+    return len(os.sched_getaffinity(0)) if declared is None else int(declared)
 
 
 def _one_figure(what: str, given: dict[str, float | None]) -> float:

@@ -4,7 +4,6 @@ there reports and checkpoints go nowhere, and the world is one rank."""
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from typing import Any
@@ -24,7 +23,7 @@ def _in_child_of_worker() -> bool:
     """Whether a worker's multiprocessing started this process, by spawn or forkserver: a DataLoader
     does. (A forked one has the session, which refuses by itself.)"""
     process = sys.modules.get("multiprocessing.process")
-    return "MANTA_WORKER" in os.environ and process is not None and (
+    return _manta.knob("MANTA_WORKER") is not None and process is not None and (
         process.parent_process() is not None)
 
 
@@ -33,7 +32,7 @@ def _outside(call: str) -> None:
     if call in ("report", "save_checkpoint", "load_checkpoint") and _in_child_of_worker():
         raise SessionError(f"sgd.{call}() in a child process of a worker: only the worker itself "
                            f"can\nhint: hand what there is to report back to the worker")
-    if os.environ.get("MANTA_STRICT") == "1":
+    if _manta.knob("MANTA_STRICT"):
         raise SessionError(f"sgd.{call}() was called outside of a train function")
     if call not in _told and call in ("report", "save_checkpoint"):
         _told.add(call)
