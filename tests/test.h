@@ -3,7 +3,8 @@
  * tests/test.h - what every C test includes: cmocka, and assertions that cannot be fooled.
  *
  * A test binary ends in  int main(int argc, char **argv) { … return cmocka_run_group_tests(tests,
- * …); } and calls manta_init first if it starts workers.
+ * …); } and calls manta_init first if it starts workers. Its arguments choose tests by name:
+ * runner.c says how.
  */
 #ifndef MANTA_TEST_H
 #define MANTA_TEST_H
@@ -11,6 +12,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +24,18 @@
 #include <manta/manta.h>
 
 #include "base/alloc.h"
+
+/* Runs the tests that the program's arguments name, or all; returns how many failed. */
+int run_chosen(const char *group, const struct CMUnitTest *tests, size_t count,
+               CMFixtureFunction set_up, CMFixtureFunction tear_down);
+
+/* cmocka's own, which know no arguments. */
+#undef cmocka_run_group_tests
+#undef cmocka_run_group_tests_name
+#define cmocka_run_group_tests(tests, set_up, tear_down)                                           \
+  cmocka_run_group_tests_name(#tests, tests, set_up, tear_down)
+#define cmocka_run_group_tests_name(group, tests, set_up, tear_down)                               \
+  run_chosen(group, tests, sizeof(tests) / sizeof *(tests), set_up, tear_down)
 
 /* Succeeds only with MANTA_OK or a positive status; prints the message otherwise. */
 #define assert_ok(expr, errp)                                                                      \

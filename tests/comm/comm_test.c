@@ -340,6 +340,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_rank_that_left_is_not_waited_for),
       cmocka_unit_test(survivors_leave_when_a_peer_is_killed),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

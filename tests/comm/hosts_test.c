@@ -643,6 +643,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(survivors_of_another_host_leave),
       cmocka_unit_test(the_abort_word_ends_a_wait_on_a_dead_link),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,6 +151,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(ranks_1), cmocka_unit_test(ranks_2), cmocka_unit_test(ranks_3),
       cmocka_unit_test(ranks_4), cmocka_unit_test(ranks_5),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -433,6 +433,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_hundred_nets_leave_no_descriptor),
       cmocka_unit_test(what_is_missing_is_named),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

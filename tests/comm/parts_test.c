@@ -160,6 +160,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(random_cuts_give_the_same_bits),
       cmocka_unit_test(nodes_are_few_and_whole),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

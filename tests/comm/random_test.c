@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- *   random_test [SEED [SECONDS]]       (SEED may be -: any; or comes from the environment)
+ *   SEED=N repeats a game, GAME_SECONDS=S makes it longer: variables of the environment.
  *
  * All ranks make the same random sequence of calls, each out of the same generator: blocking and
  * started, several in flight, on the world and on groups that come and go, messages between them,
@@ -317,7 +317,7 @@ GAME(3)
 GAME(4)
 GAME(5)
 
-int main(int argc, char **argv)
+int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranks_2),
@@ -326,10 +326,10 @@ int main(int argc, char **argv)
       cmocka_unit_test(ranks_5),
   };
   struct timespec now;
-  const char *given = argc > 1 ? argv[1] : getenv("SEED");
+  const char *given = getenv("SEED"), *length = getenv("GAME_SECONDS");
   clock_gettime(CLOCK_REALTIME, &now);
-  seed = given && *given != '-' ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec / 1000;
-  seconds = argc > 2 ? strtod(argv[2], NULL) : seconds;
+  seed = given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec / 1000;
+  seconds = length ? strtod(length, NULL) : seconds;
   print_message("# SEED=%llu\n", (unsigned long long)seed);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

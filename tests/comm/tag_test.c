@@ -268,6 +268,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(what_is_in_flight_can_be_canceled),
       cmocka_unit_test(members_make_a_group),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -450,6 +450,5 @@ int main(int argc, char **argv)
       cmocka_unit_test(groups_come_and_go),
       cmocka_unit_test(a_group_names_ranks_of_the_run),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

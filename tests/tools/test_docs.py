@@ -147,4 +147,4 @@ def test_subcommands_that_are_named_exist() -> None:
         assert done.returncode == 0, f"manta {name} --help: {done.stderr}"
 
 
-main(globals())
+main(globals(), sys.argv[2:])

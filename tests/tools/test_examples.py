@@ -214,4 +214,4 @@ def test_quickstart_is_asked_to_stop() -> None:
     assert checkpoints(run)
 
 
-main(globals())
+main(globals(), sys.argv[2:])

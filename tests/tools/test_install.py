@@ -230,4 +230,4 @@ def test_the_public_headers_are_implemented() -> None:
     assert declared and not missing, missing
 
 
-main(globals())
+main(globals(), sys.argv[2:])

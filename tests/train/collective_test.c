@@ -427,7 +427,6 @@ int main(int argc, char **argv)
       rig_test(to_exit_from_c_is_a_death),
       rig_test(only_the_rank_that_hangs_is_replaced),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

@@ -852,7 +852,6 @@ int main(int argc, char **argv)
       rig_test(wrong_calls_are_refused),
       rig_test(memory_that_is_not_there_is_an_error),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

@@ -220,7 +220,6 @@ int main(int argc, char **argv)
       rig_test(what_is_given_has_a_limit),       rig_test(a_death_ends_an_exchange),
       rig_test(those_inside_agree_on_the_least), rig_test(survivors_agree_after_an_abort),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

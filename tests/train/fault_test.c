@@ -891,7 +891,6 @@ int main(int argc, char **argv)
       rig_test(a_disk_that_fails_does_not_stop_the_run),
       rig_test(a_full_disk_does_not_stop_the_run),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

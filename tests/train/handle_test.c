@@ -128,7 +128,6 @@ int main(int argc, char **argv)
       rig_test(what_a_destroyed_trainer_left_can_be_resumed),
       rig_test(a_forked_child_ends_nothing),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

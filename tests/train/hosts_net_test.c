@@ -383,7 +383,6 @@ int main(int argc, char **argv)
       rig_test(a_killed_worker_is_revived),      rig_test(a_silent_partition_is_a_lost_host),
       rig_test(only_the_runs_interface_listens),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, set_up, tear_down);
   board_close();
   return failed;

@@ -743,7 +743,6 @@ int main(int argc, char **argv)
       rig_test(a_lost_driver_takes_far_workers_along),
       rig_test(a_notice_reaches_all_hosts),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

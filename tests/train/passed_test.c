@@ -513,7 +513,7 @@ int main(int argc, char **argv)
 {
   manta_init(&argc, &argv);
   board_open();
-  if (argc > 1 && !strcmp(argv[1], "--large")) {
+  if (getenv("LARGE")) {
     int wrong = test_large();
     board_close();
     return wrong;
@@ -524,7 +524,6 @@ int main(int argc, char **argv)
       rig_test(load_is_the_same_on_every_rank),       rig_test(load_is_the_same_on_every_host),
       rig_test(a_save_that_failed_is_not_waited_for), rig_test(the_wait_ends_with_rank_0),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

@@ -654,7 +654,6 @@ int main(int argc, char **argv)
       rig_test(creating_a_trainer_survives_starvation),
       rig_test(the_table_is_printed),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

@@ -271,7 +271,6 @@ int main(int argc, char **argv)
       rig_test(what_is_filled_in_is_saved),
       rig_test(files_lie_in_the_checkpoint),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;

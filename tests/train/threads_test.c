@@ -355,7 +355,6 @@ int main(int argc, char **argv)
       rig_test(late_calls_are_refused),
       rig_test(a_child_is_refused_whoever_is_inside),
   };
-  cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   board_close();
   return failed;
