@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 60
 RELEASE = scripts/build release --prefix="$(abspath $(PREFIX))" --libdir="$(LIBDIR)"
 
 .PHONY: help deps quickstart build check check-all check-gpu bench bench-peers soak fuzz install \
-  uninstall fmt fmt-check clean
+  uninstall wheel fmt fmt-check clean
 
 help: ## show this list (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,10 @@ install: ## install under PREFIX (/usr/local), below DESTDIR if given
 uninstall: ## remove what the last install put there
 	@ninja -C build/release uninstall >/dev/null
 	@if [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+wheel: ## build the Python wheel for other machines in build/dist, check it and run it
+	@scripts/install-deps build
+	@scripts/wheel
 
 fmt: ## format all C files
 	@scripts/fmt
