@@ -21,6 +21,7 @@ from tap import ROOT, Skip, main
 
 build = Path(sys.argv[1]).resolve()
 PAGES = ["README.md", "docs/guide.md", "docs/python.md"]
+TEXTS = ["DESIGN.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]  # without programs
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-pedantic"]
 
 HEAD = """
@@ -95,7 +96,7 @@ for _page in PAGES:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in [*PAGES, "DESIGN.md"]:
+    for page in [*PAGES, *TEXTS]:
         text = (ROOT / page).read_text()
         for target in re.findall(r"\]\(([^)#:]+)\)", text):
             assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
@@ -106,11 +107,11 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_files_that_are_named_exist() -> None:
-    """Paths in backticks that begin in a folder of the project."""
-    for page in [*PAGES, "DESIGN.md"]:
+    """Paths in backticks that begin in a folder of the project. NAME stands for one of many."""
+    for page in [*PAGES, *TEXTS]:
         for path in re.findall(r"`((?:src|tests|tools|scripts|include|docs|examples)/[\w./-]*)`",
                                (ROOT / page).read_text()):
-            assert (ROOT / path).exists(), f"{page}: {path}"
+            assert "NAME" in path or (ROOT / path).exists(), f"{page}: {path}"
 
 
 def test_variables_are_those_of_the_code() -> None:
@@ -133,6 +134,14 @@ def test_fields_that_are_named_exist() -> None:
     for field in re.findall(r"`([a-z]+_[a-z_]+)`", guide):
         if not field.startswith(("manta_", "_")):
             assert re.search(rf"\b{field}\b", header), field
+
+
+def test_targets_that_are_named_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
+    for page in [*PAGES, *TEXTS]:
+        named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", (ROOT / page).read_text(), re.M))
+        assert named <= targets, f"{page}: {named - targets}"
 
 
 def test_subcommands_that_are_named_exist() -> None:
