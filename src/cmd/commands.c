@@ -24,8 +24,8 @@
     'n', "workers", "N", "number of workers where the program does not say"                        \
   }
 #define RUN_IS                                                                                     \
-  "RUN is the path of a run's directory, its name, a part of the name that fits no other (from\n"  \
-  "its beginning or to its end), or \"latest\".\n"
+  "RUN is the path of a run's directory, its name, the beginning or the end of a name if only\n"   \
+  "one run matches, or \"latest\".\n"
 
 static const struct manta__option none[] = {{0}};
 static const struct manta__option json[] = {JSON, {0}};
@@ -38,14 +38,14 @@ static const struct manta__option resume_options[] = {WORKERS, {0}};
 static const struct manta__option logs_options[] = {
     {0, "rank", "N", "of this rank (0)"},
     {0, "all", NULL, "of all ranks, each line with its rank in front"},
-    {'f', "follow", NULL, "go on printing until the run ends"},
-    {'n', "lines", "LINES", "begin with the last so many lines of each rank"},
+    {'f', "follow", NULL, "keep printing until the run ends"},
+    {'n', "lines", "LINES", "begin with the last LINES lines of each rank"},
     {0}};
 static const struct manta__option ps_options[] = {
-    JSON, {'v', "verbose", NULL, "also the pids of agent and workers"}, {0}};
+    JSON, {'v', "verbose", NULL, "a line per worker, with its pid and state"}, {0}};
 static const struct manta__option prune_options[] = {
     {0, "keep", "N", "leave the newest N runs"},
-    {0, "older", "AGE", "leave those whose end is not so long ago: 30d, 12h, 90m"},
+    {0, "older", "AGE", "leave runs that ended less than AGE ago: 30d, 12h, 90m"},
     {0, "unfinished", NULL, "also runs that could be resumed"},
     {0, "dry-run", NULL, "only show what would be removed"},
     JSON,
@@ -53,7 +53,7 @@ static const struct manta__option prune_options[] = {
 static const struct manta__option kill_options[] = {
     {0, "now", NULL, "kill the program at once instead of asking it to end the run"}, {0}};
 static const struct manta__option agent_options[] = {
-    {0, "stdio", NULL, "speak with the driver over standard input and output"}, {0}};
+    {0, "stdio", NULL, "talk to the driver over standard input and output"}, {0}};
 static const struct manta__option bench_options[] = {
     {'n', "workers", "N", "number of workers (the CPUs, at least 2)"},
     {0, "op", "OP", "the collective (allreduce)"},
@@ -79,39 +79,39 @@ const struct manta__command manta__commands[] = {
      "A SIGTERM asks its runs to save and stop; a second one, or MANTA_GRACE seconds (30), kills\n"
      "the program. The exit code is the program's, or 128 plus the signal that ended it.\n",
      run_options, 1, -1, true, manta__cmd_run, MANTA__ENV_PASSED},
-    {"resume", "RUN", "go on with a run that was interrupted",
-     "Runs the recorded program with its arguments, in its directory; finished runs of it give\n"
-     "their results again, the interrupted one goes on from its newest checkpoint.\n" RUN_IS,
+    {"resume", "RUN", "continue a run that was interrupted",
+     "Runs the recorded program with its arguments, in its directory. Runs that had finished\n"
+     "return their results again; the interrupted one continues from its last checkpoint.\n" RUN_IS,
      resume_options, 1, 1, false, manta__cmd_resume, MANTA__ENV_PASSED},
-    {"status", "[RUN]", "show how a run stands", RUN_IS "Without RUN it is the newest one.\n", json,
-     0, 1, false, manta__cmd_status},
+    {"status", "[RUN]", "show the state of a run", RUN_IS "Without RUN it is the newest one.\n",
+     json, 0, 1, false, manta__cmd_status},
     {"logs", "RUN", "print what the workers printed", RUN_IS, logs_options, 1, 1, false,
      manta__cmd_logs},
     {"ps", "", "list what is running", NULL, ps_options, 0, 0, false, manta__cmd_ps},
-    {"ls", "[DIR]", "list the runs that are there",
+    {"ls", "[DIR]", "list the runs of a directory",
      "DIR is a directory of runs; without one it is MANTA_RESULTS, or ~/manta_results. The age\n"
      "counts from a run's end.\n",
      json, 0, 1, false, manta__cmd_ls},
     {"prune", "[DIR]", "remove old runs",
-     "Needs --keep, --older or both: what either would leave stays. Runs that go on, that belong\n"
-     "to another user, or whose directory is a link stay as well.\n",
+     "Needs --keep, --older or both: what either would leave stays. Runs that are still\n"
+     "running, belong to another user, or whose directory is a link stay as well.\n",
      prune_options, 0, 1, false, manta__cmd_prune},
     {"kill", "RUN", "end a run and its workers",
      "The run can be resumed. A program that does not react within 5 seconds is killed.\n" RUN_IS,
      kill_options, 1, 1, false, manta__cmd_kill},
     {"resize", "RUN N", "change the number of workers of a run",
-     "The run goes on with N workers after its next checkpoint.\n" RUN_IS, none, 2, 2, false,
+     "The run continues with N workers after its next checkpoint.\n" RUN_IS, none, 2, 2, false,
      manta__cmd_resize},
     {"notice", "RUN", "ask a run to save and stop",
      "The run can be resumed; a program that passes it on ends with exit code 75.\n" RUN_IS, none,
      1, 1, false, manta__cmd_notice},
-    {"ckpt", "ls|show|verify|export RUN [CHECKPOINT]", "look at the checkpoints of a run",
+    {"ckpt", "ls|show|verify|export RUN [CHECKPOINT]", "list, show, verify or export checkpoints",
      "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
      "without one verify takes all.\n" RUN_IS,
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
     {"agent", "", "run workers here for a driver on another host",
-     "It is what the command of a host must end in, as in `ssh host manta agent --stdio`; a\n"
-     "driver starts it, people have no use for it. It ends when its input does.\n",
+     "The command of a host must end in it, as in `ssh host manta agent --stdio`. A driver starts\n"
+     "it; it is not for interactive use. It ends when its input ends.\n",
      agent_options, 0, 0, false, manta__cmd_agent, MANTA__ENV_ANY},
     {"bench", "comm", "measure the collectives on this host",
      "Prints a line per size. OP is allreduce, reduce, broadcast, allgather, reduce_scatter,\n"
