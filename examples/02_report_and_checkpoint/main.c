@@ -61,7 +61,7 @@ static manta_status train(manta_session *s, manta_value *result, manta_error *er
   double loss = 0;
   MANTA_TRY(restore(s, w, &step, err));
   if (step > 0 && manta_session_rank(s) == 0)
-    printf("going on from step %lld\n", (long long)step);
+    printf("continuing from step %lld\n", (long long)step);
   for (int64_t last = step + STEPS; step < last;) {
     loss = descend(w, step++, manta_session_rank(s));
     manta_value row = MANTA_MAP(MANTA_KV_INT("step", step), MANTA_KV_REAL("loss", loss));

@@ -29,7 +29,7 @@ def train():
     w, step = [0.0] * N, 0
     if state := sgd.load_checkpoint():
         w, step = state["w"], state["step"]
-        print(f"going on from step {step}")
+        print(f"continuing from step {step}")
     for step in range(step + 1, step + STEPS + 1):
         loss = descend(w, step - 1, sgd.world_rank())
         sgd.report(step=step, loss=loss)  # first the row, then what belongs to it

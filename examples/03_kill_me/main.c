@@ -88,7 +88,7 @@ static manta_status see_rows(void *ctx, const manta_rows *rows, manta_error *err
       const manta_value *at = manta_value_get(&rows->rows[rank], "entered");
       w->back = fmax(w->back, manta_value_as_real(at, 0));
     }
-    printf("going on from count %lld with %d ranks\n", (long long)rows->rewound_to, rows->count);
+    printf("continuing from count %lld with %d ranks\n", (long long)rows->rewound_to, rows->count);
   }
   if (rows->iteration > w->newest) { // else it is one that was seen before the rewind
     w->iterations++;

@@ -38,7 +38,7 @@ class Watch(SGDCallback):
     def handle_result(self, results, iteration, rewound_to=None):
         if rewound_to is not None:  # the first rows after a revival
             self.back = max(row["entered"] for row in results)
-            print(f"going on from count {rewound_to} with {len(results)} ranks")
+            print(f"continuing from count {rewound_to} with {len(results)} ranks")
         if iteration > self.newest:  # else it is one that was seen before the rewind
             self.newest = iteration
             self.seen += 1

@@ -136,7 +136,7 @@ static manta_status show(void *ctx, const manta_rows *rows, manta_error *err)
   for (int i = 0; i < rows->count; i++)
     sum += manta_value_as_real(manta_value_get(&rows->rows[i], "loss"), NAN) / rows->count;
   if (rows->rewound_to >= 0)
-    printf("going on from step %lld\n", (long long)rows->rewound_to);
+    printf("continuing from step %lld\n", (long long)rows->rewound_to);
   if (rows->iteration % 100 == 0)
     printf("step %3lld  loss %.6f\n", (long long)rows->iteration, sum);
   return MANTA_OK;

@@ -52,7 +52,7 @@ def train(config):
 class Show(SGDCallback):
     def handle_result(self, results, iteration, rewound_to=None):
         if rewound_to is not None:
-            print(f"going on from step {rewound_to}")
+            print(f"continuing from step {rewound_to}")
         if iteration % 100 == 0:
             print(f"step {iteration}  loss {sum(row['loss'] for row in results) / RANKS:.6f}")
 

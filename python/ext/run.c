@@ -32,7 +32,7 @@ static bool enter(run *self)
 {
   mpy_trainer_await(self->owner);
   if (self->users > 0)
-    PyErr_SetString(PyExc_ValueError, "another call on this run is going on");
+    PyErr_SetString(PyExc_ValueError, "another call on this run is in progress");
   if (self->users > 0 || !mpy_trainer_hold(self->owner))
     return false;
   self->users = 1;
@@ -243,9 +243,8 @@ static void note_file(const manta_run *r, int rank)
   const char *file = manta_run_result_file(r, rank);
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
-  PyObject *note =
-      PyUnicode_FromFormat("the result of rank %d could not be read here; it lies in %s", rank,
-                           *file ? file : "run.log of the run's directory");
+  PyObject *note = PyUnicode_FromFormat("the result of rank %d could not be read here; it is in %s",
+                                        rank, *file ? file : "run.log of the run's directory");
   PyObject *done = note && value ? PyObject_CallMethod(value, "add_note", "O", note) : NULL;
   if (!done)
     PyErr_Clear();

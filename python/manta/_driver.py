@@ -60,7 +60,7 @@ def _tell_cure(cure: str) -> None:
     global _told_cure
     if not _told_cure and cure.split("=")[0] not in os.environ:
         _told_cure = True
-        print(f"manta: this CPU misreports AMX, on which bf16 work dies: workers get {cure} "
+        print(f"manta: this CPU misreports AMX, and bf16 would crash: workers get {cure} "
               f"(`manta doctor` explains)", file=sys.stderr)
 
 
@@ -195,5 +195,5 @@ def _ignore(others: dict[str, Any]) -> None:
                                                           "resources", "ignore_reinit_error")))
     if given:
         import warnings
-        warnings.warn(f"manta.init() ignores {', '.join(given)}: manta has no such thing",
+        warnings.warn(f"manta.init() ignores {', '.join(given)}: they mean nothing in manta",
                       stacklevel=3)

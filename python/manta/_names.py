@@ -17,7 +17,7 @@ class NotInThisVersion(ModuleNotFoundError):
 
 
 _SINK = "write an SGDCallback: handle_result(results) gets the reports of every iteration; "\
-        "PrintCallback is there, and `manta status --json` and run.log have the rows"
+        "use PrintCallback; `manta status --json` and run.log have the rows as well"
 _DATA = "read the data in the train function; prepare_data_loader() gives each rank its part"
 _TUNE = "call Trainer.run(train, config=…) for each config"
 _AIR = "use manta.sgd: Trainer(…).run(train, config), sgd.report(loss=…), sgd.save_checkpoint(…)"
@@ -131,7 +131,7 @@ def absent(owner: str, name: str, known: Sequence[str] = ()) -> str:
     if hint := ATTRIBUTES.get(owner, {}).get(name):
         return f"{owner}.{name} is not in this version of manta\nhint: {hint}"
     near = nearest(name, known)
-    return f"{owner} has no {name!r}" + (f"\nhint: {near!r} is there" if near else "")
+    return f"{owner} has no {name!r}" + (f"\nhint: it has {near!r}" if near else "")
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:

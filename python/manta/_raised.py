@@ -169,7 +169,7 @@ def _load(data: bytes) -> Any:
     try:
         return pickle.loads(data)
     except Exception as e:
-        return _frames.Shown(f"<lost on the way: {type(e).__name__}: {e}>")
+        return _frames.Shown(f"<could not be sent: {type(e).__name__}: {e}>")
 
 
 def _stand_in(names: list[str], text: str, args: list[Any]) -> BaseException:

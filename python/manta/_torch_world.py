@@ -235,7 +235,7 @@ def _join_store(world: _World, place: str, timeout: timedelta) -> None:
                                     timeout=min(timeout, _REACH), wait_for_workers=False)
     except RuntimeError as e:  # of torch.distributed
         own = " ".join(_manta.own_address())
-        raise RuntimeError(f"the store of rank 0 is not to be reached at {world.address}, port "
+        raise RuntimeError(f"cannot reach the store of rank 0 at {world.address}, port "
                            f"{place}, from {own}\nhint: the address of a host is chosen by "
                            f"Host(address=…), or NAME@ADDRESS in MANTA_HOSTS\n{e}") from e
     world.store.set_timeout(timeout)

@@ -34,7 +34,7 @@ def test_a_store_that_is_not_there_is_named(two: Crew) -> None:
 
     for said in two(check):
         port = said.split()[0]
-        assert f"store of rank 0 is not to be reached at 127.0.0.1, port {port}, from" in said
+        assert f"cannot reach the store of rank 0 at 127.0.0.1, port {port}, from" in said
         assert "Host(address=" in said and "NAME@ADDRESS in MANTA_HOSTS" in said
 
 

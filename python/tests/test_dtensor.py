@@ -194,7 +194,7 @@ def test_without_sharded_it_is_refused(trainer: Trainer) -> None:
         assert sgd.world_rank() > 0
     for what, words in (("state", r'entry "it\.0\.weight" is a DTensor.*\n.*sharded=True'),
                         ("object", r"a tensor in it is a DTensor"),
-                        ("model", r"of a model of FSDP.*\n.*state_dict\(\)")):
+                        ("model", r"pieces of the FSDP model.*\n.*state_dict\(\)")):
         with pytest.raises(ValueError, match=words):
             trainer.run(save, {"what": what})
 
@@ -223,7 +223,7 @@ def test_fsdp_of_the_first_kind(trainer: Trainer) -> None:
         sgd.save_checkpoint(model=model.state_dict())
     trainer.run(save, {"model": False})
     assert trainer.latest_checkpoint["model"]["weight"].shape == (3, 3)
-    with pytest.raises(ValueError, match="of a model of FSDP"):
+    with pytest.raises(ValueError, match="pieces of the FSDP model"):
         trainer.run(save, {"model": True})
 
 
@@ -268,5 +268,5 @@ def test_what_cannot_be_put_together_is_named() -> None:
     from torch.distributed.tensor import Partial, Shard
     with pytest.raises(ValueError, match='"w" .* placed as P'):
         pieces.Whole().of_rank(0)(piece((Partial(),), (2,), (4,), torch.ones(4)))
-    with pytest.raises(ValueError, match="a way of its own"):
+    with pytest.raises(ValueError, match="a sharding of its own"):
         pieces.Whole().of_rank(0)(piece((Shard(0),), (2,), (4,), torch.ones(3)))

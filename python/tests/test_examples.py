@@ -47,7 +47,7 @@ def test_report_and_checkpoint(tmp_path: Path) -> None:
     best = int(number(r"^best: \d+, step (\d+),", out))
     shown = [int(i) for i in re.findall(r"^iteration +(\d+)", out, re.M)]
     assert shown == [*range(1, 13), *range(best + 1, best + 13)]
-    assert f"going on from step {best}\n" in out
+    assert f"continuing from step {best}\n" in out
     first, second = sorted(tmp_path.iterdir())
     assert first.name.startswith("02_report_and_checkpoint_")
     assert 2 <= len(list(first.glob("checkpoints/*/manifest.json"))) <= 3
@@ -66,7 +66,7 @@ def test_data_parallel(tmp_path: Path) -> None:
     ends = []
     for env in ({}, {"KILL": "1"}):
         out, err = example("04_data_parallel", tmp_path, **env)
-        assert ("going on from step 140\n" in out) == ("killed by signal 9" in err) == bool(env)
+        assert ("continuing from step 140\n" in out) == ("killed by signal 9" in err) == bool(env)
         assert number(r"^step 500  loss ([\d.]+)$", out) < 0.005
         ends += re.findall(r"^rank \d ends with w2\[1\] = (\S+)$", out, re.M)
     assert len(ends) == 4 and len(set(ends)) == 1, ends

@@ -344,5 +344,5 @@ Trainer(None, num_workers=1).run(train)
     error = driver.communicate(timeout=40)[1]
     line, = (line for line in error.splitlines() if says in line)
     run, = (tmp_path / "runs").iterdir()
-    assert line == (f"manta: {says}; newest checkpoint: iteration 5; `manta resume {run}` goes on "
-                    f"from it")
+    assert line == (f"manta: {says}; newest checkpoint: iteration 5; `manta resume {run}` "
+                    f"continues from it")

@@ -45,7 +45,7 @@ def said(call: Callable[[], Any]) -> str:
     ({"use_gpu": False, "gpus_per_worker": 1}, r"contradict each other\nhint: use_gpu=True"),
     ({"use_gpu": False, "resources_per_worker": {"GPU": 2}}, r"with 2 GPUs contradict"),
     ({"use_gpu": True, "gpus_per_worker": 0}, r"contradict"),
-    ({"gpus_per_worker": 1.5}, r"a part of one \(0.5\) or a whole number, not 1.5"),
+    ({"gpus_per_worker": 1.5}, r"a fraction below 1 or a whole number, not 1.5"),
     ({"resources_per_worker": {"cpu": 1}}, r"hint: it is 'CPU'"),
     ({"resources_per_worker": {"gpus": 1}}, r"hint: it is 'GPU'"),
     ({"resources_per_worker": 2}, r"TypeError: .*a dict such as \{'CPU': 2\}"),
@@ -145,9 +145,9 @@ def test_who_only_looks_finds_nothing() -> None:
             getattr(owner, name)
     for module in ("manta.tune", "manta.nothing", "manta.sgd.callbacks.JsonCallback"):
         assert importlib.util.find_spec(module) is None
-    with pytest.raises(AttributeError, match="hint: 'Trainer' is there"):
+    with pytest.raises(AttributeError, match="hint: it has 'Trainer'"):
         sgd.Trainr
-    with pytest.raises(AttributeError, match="hint: 'shutdown' is there"):
+    with pytest.raises(AttributeError, match="hint: it has 'shutdown'"):
         Trainer(None).shutdwn
     with pytest.raises(ModuleNotFoundError, match="No module named 'manta.nothing'"):
         importlib.import_module("manta.nothing")
@@ -178,7 +178,7 @@ with warnings.catch_warnings(record=True) as told:
     manta.init("auto", num_cpus=2, ignore_reinit_error=True, log_to_driver=False, _temp_dir="x",
                object_store_memory=None)
 assert [str(w.message) for w in told] == [
-    "manta.init() ignores log_to_driver, _temp_dir: manta has no such thing"], told
+    "manta.init() ignores log_to_driver, _temp_dir: they mean nothing in manta"], told
 assert manta.is_initialized()
 t = Trainer(None, num_workers=2, cpus_per_worker=1, quiet=True)
 assert t.run(lambda: 1) == [1, 1] and "2/2" in repr(t), repr(t)

@@ -435,7 +435,7 @@ static manta_status form(struct manta__agent_group *g, const struct plan *p, man
   MANTA_TRY(have_workers(g, p, err));
   int world = fill_cells(g, p, by_cell);
   if (world < p->min || world == 0)
-    return manta_error_set(err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
+    return manta_error_set(err, MANTA_ENOROOM, "only %d of at least %d workers have started", world,
                            p->min);
   close_gaps(by_cell, p->count);
   MANTA_TRY(make_ctl(g, world, err));

@@ -457,7 +457,7 @@ static int end_agent(struct far *f)
 
 static void say_last(struct far *f, bool agent_gone, int status)
 {
-  char how[64] = "its end is not known", text[128];
+  char how[64] = "cause unknown", text[128];
   manta_error err = MANTA_ERROR_INIT;
   if (!f->near)
     return;

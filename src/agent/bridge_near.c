@@ -211,10 +211,11 @@ static void on_far(struct manta__near *n, struct manta__msg *m)
 static void far_ended(struct manta__near *n, const manta_error *err)
 {
   if (n->why.status == MANTA_OK && err->status == MANTA_EPROTO)
-    manta_error_set(&n->why, MANTA_EPROTO,
-                    "what its command prints are not the words of an agent (%s)\nhint: it must "
-                    "print nothing before `manta agent --stdio` does",
-                    err->message);
+    manta_error_set(
+        &n->why, MANTA_EPROTO,
+        "its command printed something that is not a message of an agent (%s)\nhint: it must "
+        "print nothing before `manta agent --stdio` does",
+        err->message);
   manta__stream_destroy(n->far);
   n->far = NULL;
 }
@@ -285,7 +286,7 @@ static int end_command(struct manta__near *n)
 
 static void tell_why(struct manta__near *n, int status)
 {
-  char how[64] = "how is not known", message[MANTA_ERROR_MESSAGE_MAX];
+  char how[64] = "cause unknown", message[MANTA_ERROR_MESSAGE_MAX];
   if (status >= 0)
     manta__proc_explain(status, how, sizeof how);
   if (n->why.status < 0)
@@ -296,7 +297,7 @@ static void tell_why(struct manta__near *n, int status)
   else
     snprintf(message, sizeof message,
              "host %s: its command ended before an agent answered: %s\nthe command: %.300s%s%.500s",
-             n->name, how, n->command, n->words_len ? "\nits last words: " : "", n->words);
+             n->name, how, n->command, n->words_len ? "\nits last output: " : "", n->words);
   manta_value v =
       MANTA_MAP(MANTA_KV_INT("status", n->why.status < 0 ? n->why.status : MANTA_EAGENT),
                 MANTA_KV_STR("message", message));
@@ -376,12 +377,13 @@ static manta_status begin(struct manta__near *n, int conn, char *const argv[], m
 {
   char *end = NULL;
   if (!argv[0] || !argv[1] || !argv[2] || !argv[3])
-    return manta_error_set(err, MANTA_EINVAL, "a bridge needs a host, a command and a time-out");
+    return manta_error_set(err, MANTA_EINVAL, "a bridge needs a host, a command and a timeout");
   n->name = argv[1];
   n->command = argv[2];
   n->timeout_s = strtod(argv[3], &end);
   if (*end || !(n->timeout_s > 0))
-    return manta_error_set(err, MANTA_EINVAL, "a time-out of %s", argv[3]);
+    return manta_error_set(err, MANTA_EINVAL, "the timeout must be a number of seconds, not %s",
+                           argv[3]);
   MANTA_TRY(manta__conn_create(&n->driver, conn, err));
   n->driver_pidfd = manta__pidfd_open(getppid());
   n->heard_ns = manta__now();

@@ -271,7 +271,7 @@ static manta_status write_snapshot(struct manta__bridge_run *r, struct manta__ms
 {
   struct manta__mirror *k = find_mirror(r, s->wid);
   if (m->fds != 1 || !k)
-    return manta_error_set(err, MANTA_EPROTO, "a snapshot of a worker that is not known");
+    return manta_error_set(err, MANTA_EPROTO, "a snapshot of an unknown worker");
   MANTA_TRY(seal_off(m->fd[0], err));
   struct manta__msg tell = *m;
   tell.kind = MANTA__M_SNAP;

@@ -216,8 +216,9 @@ void manta__agent_worker_forked(struct manta__agent_worker *w, pid_t pid, int pi
 {
   if (pid <= 0) {
     snprintf(w->cause, sizeof w->cause, "could not be started: %s",
-             error == ECHILD ? "what forks workers has ended; its standard error says why"
-                             : strerror(error));
+             error == ECHILD
+                 ? "the process that forks workers has ended; its standard error says why"
+                 : strerror(error));
     manta__agent_worker_exited(w, -1);
     return;
   }
@@ -274,7 +275,7 @@ static void hear_last_words(struct manta__agent_worker *w)
 
 static void describe_end(const struct manta__agent_worker *w, int status, char *buf, size_t size)
 {
-  snprintf(buf, size, "%s", w->cause[0] ? w->cause : "died, how is not known");
+  snprintf(buf, size, "%s", w->cause[0] ? w->cause : "died; cause unknown");
   if (!w->cause[0] && status >= 0)
     manta__proc_explain(status, buf, size);
 }

@@ -437,7 +437,7 @@ static bool long_head(struct unpacker *r, uint8_t tag, manta_value *v)
   case 0xdf:
     return take_count(v, MANTA_MAP, n);
   case 0xc1:
-    return refuse(r, "0xc1 is no type");
+    return refuse(r, "0xc1 is not a type");
   default:
     return refuse(r, "extension types are not supported");
   }
@@ -468,7 +468,7 @@ static bool scan_key(struct unpacker *r)
   if (!head(r, &key))
     return false;
   if (key.type != MANTA_STRING)
-    return refuse(r, "a map key is no string");
+    return refuse(r, "a map key is not a string");
   if (key.count && memchr(key.u.s, 0, key.count))
     return refuse(r, "a map key holds a NUL");
   r->text += (size_t)key.count + 1;

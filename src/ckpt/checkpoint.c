@@ -73,7 +73,7 @@ static manta_status map_checked(int fd, const struct manta__manifest_file *f, bo
     return manta_error_set(err, MANTA_ENOMEM, "map %s: %m", f->name);
   if (verify && manta__hash(p, f->bytes) != f->hash) {
     munmap(p, f->bytes);
-    return manta_error_set(err, MANTA_ECORRUPT, "%s is not what its manifest says", f->name);
+    return manta_error_set(err, MANTA_ECORRUPT, "%s does not match its manifest", f->name);
   }
   *map = p;
   return MANTA_OK;

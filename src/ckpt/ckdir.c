@@ -161,8 +161,8 @@ static manta_status compare(int fd, const struct manta__manifest *m,
   else if (XXH3_64bits_reset(x) != XXH_OK || hash_all(fd, x, piece, &bytes) < 0)
     st = manta_error_set(err, MANTA_EIO, "read %s/%s: %m", m->name, f->name);
   else if (bytes != f->bytes || XXH3_64bits_digest(x) != f->hash)
-    st = manta_error_set(err, MANTA_ECORRUPT, "%s/%s is not what its manifest says", m->name,
-                         f->name);
+    st =
+        manta_error_set(err, MANTA_ECORRUPT, "%s/%s does not match its manifest", m->name, f->name);
   XXH3_freeState(x);
   manta__free(piece);
   return st;

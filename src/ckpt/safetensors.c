@@ -70,7 +70,7 @@ manta_status manta__st_index_make(struct manta__st_index *out, const manta_tenso
     size_t at = spot(&x, t, t[i].name);
     if (x.slot[at]) {
       manta__st_index_fini(&x);
-      return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" is there twice", t[i].name);
+      return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" appears twice", t[i].name);
     }
     x.slot[at] = (uint32_t)i + 1;
   }
@@ -116,9 +116,8 @@ static manta_status check_tensor(const manta_tensor *t, size_t i, manta_error *e
     return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" has the unknown type %d", t->name,
                            (int)t->dtype);
   if (t->ndim < 0 || t->ndim > MANTA_MAX_DIMS)
-    return manta_error_set(err, MANTA_EINVAL,
-                           "tensor \"%s\" has %d dimensions, 0 to %d are possible", t->name,
-                           t->ndim, MANTA_MAX_DIMS);
+    return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" has %d dimensions; the limit is %d",
+                           t->name, t->ndim, MANTA_MAX_DIMS);
   if (manta_tensor_bytes(t) < 0)
     return manta_error_set(err, MANTA_EINVAL, "tensor \"%s\" has a negative or impossible shape",
                            t->name);

@@ -332,9 +332,10 @@ static manta_status make_plan(struct manta__slots *s, const manta_state *state, 
   p->value = state->value ? state->value : &nil;
   p->value_len = manta__pack_size(p->value);
   if (p->value_len == 0 || p->value_len > MANTA_STATE_VALUE_MAX)
-    return manta_error_set(err, MANTA_ETOOBIG,
-                           "the state's value: over %u packed bytes, or nested over %d deep",
-                           MANTA_STATE_VALUE_MAX, MANTA_VALUE_MAX_DEPTH);
+    return manta_error_set(
+        err, MANTA_ETOOBIG,
+        "the value of the state has more than %u bytes packed, or is nested deeper than %d levels",
+        MANTA_STATE_VALUE_MAX, MANTA_VALUE_MAX_DEPTH);
   p->tensors_len = s->layout->header_len + s->layout->data_len;
   p->value_off = (MANTA__SLOT_META + p->tensors_len + 7) / 8 * 8;
   p->need = p->value_off + p->value_len;

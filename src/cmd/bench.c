@@ -205,7 +205,7 @@ static bool next_size(struct bench_plan *p, size_t *bytes)
   int64_t need = (int64_t)manta__bench_memory(&p->job, p->workers) * p->workers;
   if (p->memory == 0 || need <= p->memory)
     return true;
-  manta__say("the buffers for %zu bytes do not fit into memory: that is all",
+  manta__say("the buffers for %zu bytes do not fit into memory: larger sizes are left out",
              manta__bench_bytes(&p->job, p->workers));
   return false;
 }

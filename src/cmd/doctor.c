@@ -78,7 +78,7 @@ static void check_kernel(struct exam *e)
   int major = 0, minor = 0;
   const char *release = e->host.release;
   if (sscanf(release, "%d.%d", &major, &minor) != 2)
-    warn(e, "kernel", "\"%s\" is no version that can be read; 5.4 or later is needed", release);
+    warn(e, "kernel", "cannot parse the version \"%s\"; 5.4 or later is needed", release);
   else if (major < 5 || (major == 5 && minor < 4))
     fail(e, "kernel", "%s is too old: 5.4 or later is needed", release);
   else

@@ -53,7 +53,7 @@ static manta_status map_file(int dir, const struct manta__manifest *m,
     if (p)
       munmap(p, f->bytes);
     return manta_error_set(err, MANTA_ECORRUPT,
-                           "%s/%s is not what its manifest says: it is not exported\n"
+                           "%s/%s does not match its manifest and is not exported\n"
                            "hint: manta ckpt verify shows which checkpoints are whole",
                            m->name, f->name);
   }
@@ -86,12 +86,12 @@ static manta_status open_place(struct destination *p, const char *path, manta_er
   char a[PATH_MAX], b[PATH_MAX];
   int n = snprintf(a, sizeof a, "%s", path);
   if (n <= 0 || n >= PATH_MAX)
-    return manta_error_set(err, MANTA_EINVAL, "\"%s\" is no path to write to", path);
+    return manta_error_set(err, MANTA_EINVAL, "\"%s\" is not a path to write to", path);
   memcpy(b, a, sizeof b);
   const char *last = basename(a);
   snprintf(p->parent, sizeof p->parent, "%s", dirname(b));
   if (strlen(last) > NAME_MAX || !strcmp(last, "/") || !strcmp(last, ".") || !strcmp(last, ".."))
-    return manta_error_set(err, MANTA_EINVAL, "\"%s\" is no path to write to", path);
+    return manta_error_set(err, MANTA_EINVAL, "\"%s\" is not a path to write to", path);
   snprintf(p->last, sizeof p->last, "%s", last);
   p->dir = open(p->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   return p->dir < 0 ? manta_error_set(err, MANTA_EIO, "open directory %s: %m", p->parent)
@@ -153,7 +153,7 @@ static manta_status put_in_place(const struct destination *p, const char *temp, 
   if (renameat2(p->dir, temp, p->dir, p->last, RENAME_NOREPLACE) == 0)
     return MANTA_OK;
   if (errno == EEXIST)
-    return manta_error_set(err, MANTA_ESTATE, "%s/%s is there already: it is left as it is",
+    return manta_error_set(err, MANTA_ESTATE, "%s/%s exists already and is left unchanged",
                            p->parent, p->last);
   return manta_error_set(err, MANTA_EIO, "rename to %s/%s: %m", p->parent, p->last);
 }
@@ -168,7 +168,7 @@ static manta_status export_dir(int from, const struct manta__manifest *m, const 
   snprintf(temp, sizeof temp, ".manta-export-%d", (int)getpid());
   manta_status st = MANTA_OK;
   if (faccessat(p.dir, p.last, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-    st = manta_error_set(err, MANTA_ESTATE, "%s is there already: it is left as it is", path);
+    st = manta_error_set(err, MANTA_ESTATE, "%s exists already and is left unchanged", path);
   if (st == MANTA_OK && (st = manta__dir_makeat(p.dir, temp, &to, err)) == MANTA_OK) {
     st = fill_dir(from, to, m, err);
     close(to);

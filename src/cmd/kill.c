@@ -157,7 +157,7 @@ static manta_status end_run(struct target *t, bool now, manta_error *err)
     printf("ended %s\n", t->ref.name);
     return MANTA_OK;
   case RUN_ENDED:
-    printf("ended %s; its program (pid %d) goes on\n", t->ref.name, (int)t->driver);
+    printf("ended %s; its program (pid %d) continues\n", t->ref.name, (int)t->driver);
     return MANTA_OK;
   default:
     manta__say("%s did not end within %.0f s: its program is killed", t->ref.name, REACT_S);
@@ -198,7 +198,7 @@ int manta__cmd_resize(const struct manta__args *a)
   if (st == MANTA_OK)
     st = ask(&t, a->operand[0], "resize", n, &err);
   if (st == MANTA_OK)
-    printf("asked %s to go on with %d worker%s after its next checkpoint\n", t.ref.name, (int)n,
+    printf("asked %s to continue with %d worker%s after its next checkpoint\n", t.ref.name, (int)n,
            n == 1 ? "" : "s");
   manta__runref_close(&t.ref);
   return st < 0 ? manta__complain(&err) : MANTA__EXIT_OK;

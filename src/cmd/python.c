@@ -136,7 +136,7 @@ manta_status manta__python_ask(struct manta__python *out, double limit_s, manta_
   at = at ? take_line(at, p.manta) : NULL;
   at = at ? take_line(at, p.torch) : NULL;
   if (!at || !p.version[0])
-    return manta_error_set(err, MANTA_EIO, "%s is no Python", name);
+    return manta_error_set(err, MANTA_EIO, "%s is not a Python", name);
   *out = p;
   return MANTA_OK;
 }

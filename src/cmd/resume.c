@@ -37,7 +37,7 @@ static int print_result(const struct manta__runref *r, const struct manta__stand
   for (size_t i = 0; files && files->type == MANTA_LIST && i < files->count; i++) {
     const manta_value *f = manta_value_at(files, i);
     if (f->type == MANTA_MAP)
-      manta__say("that of rank %zu is in %s/%s", i, r->path,
+      manta__say("the result of rank %zu is in %s/%s", i, r->path,
                  manta_value_as_string(manta_value_get(f, "file"), "?"));
   }
   return results ? manta__print_json(results) : MANTA__EXIT_OK;
@@ -117,7 +117,7 @@ static manta_status set_environment(const struct manta__runref *r, const struct 
   setenv("MANTA_RESULTS", parent[0] ? parent : "/", 1);
   manta__free(parent);
   if (o->cwd[0] && chdir(o->cwd) < 0)
-    return manta_error_set(err, MANTA_EIO, "the directory it ran in, %s: %m", o->cwd);
+    return manta_error_set(err, MANTA_EIO, "enter its working directory %s: %m", o->cwd);
   return manta__child_prepare(err);
 }
 

@@ -119,7 +119,7 @@ static void print_text(const struct manta__runref *r, const struct manta__standi
   if (s->sum.torn > 0)
     manta__line("torn", "%" PRId64 " bytes at the end of run.log are no record", s->sum.torn);
   if (!strcmp(s->word, "interrupted"))
-    printf("\nto go on: manta resume %s\n", r->name);
+    printf("\nto continue: manta resume %s\n", r->name);
 }
 
 // --- For scripts ---------------------------------------------------------------------------------

@@ -45,9 +45,10 @@ static manta_status begin(struct manta__mover *m, int peer, const struct manta__
   bool room = next->bytes <= MOST && m->aside_bytes <= MOST - next->bytes;
   struct manta__aside *a = room ? manta__malloc(sizeof *a + next->bytes) : NULL;
   if (!a)
-    return manta_error_set(err, MANTA_ENOROOM,
-                           "recv: %zu bytes from rank %d have another tag, and %zu wait already",
-                           next->bytes, peer, m->aside_bytes);
+    return manta_error_set(
+        err, MANTA_ENOROOM,
+        "recv: cannot keep %zu bytes of another tag from rank %d: %zu are kept already",
+        next->bytes, peer, m->aside_bytes);
   *a = (struct manta__aside){.peer = peer, .move = *next};
   a->move.buf = a->data;
   *m->aside_last = a;

@@ -276,18 +276,20 @@ static manta_status check_move(const manta_comm *c, const struct manta__task *t,
   const char *call = manta__call_name(t->call);
   bool any = t->call == MANTA__CALL_RECV && t->root == -1;
   if (t->root >= c->size || (t->root < 0 && !any))
-    return manta_error_set(err, MANTA_EINVAL, "%s: rank %d of %d ranks", call, t->root, c->size);
+    return manta_error_set(err, MANTA_EINVAL, "%s: there is no rank %d among %d", call, t->root,
+                           c->size);
   if (t->root == c->rank)
     return manta_error_set(err, MANTA_EINVAL, "%s: rank %d is this rank itself", call, t->root);
   if (t->tag < 0 || t->tag > MANTA_TAG_MAX)
-    return manta_error_set(err, MANTA_EINVAL, "%s: tag %d; 0 to %d are possible", call, t->tag,
+    return manta_error_set(err, MANTA_EINVAL, "%s: tag %d is not in 0 to %d", call, t->tag,
                            MANTA_TAG_MAX);
   if (any && c->hosts)
-    return manta_error_set(err, MANTA_EINVAL, "%s from any rank: the ranks are on several hosts",
+    return manta_error_set(err, MANTA_EINVAL,
+                           "%s from any rank works on one host only, and the ranks are on several",
                            call);
   if ((any || t->tag) && manta__comm_gpu_task(c, t, &gpu))
-    return manta_error_set(err, MANTA_EINVAL, "%s of memory of a GPU: with a rank, without a tag",
-                           call);
+    return manta_error_set(err, MANTA_EINVAL,
+                           "%s on GPU memory needs an explicit rank and takes no tag", call);
   return MANTA_OK;
 }
 
@@ -295,16 +297,16 @@ static manta_status check(const manta_comm *c, const struct manta__task *t, mant
 {
   MANTA_TRY(manta__comm_usable(c, err));
   if (manta_dtype_bytes(t->type) == 0 || t->count > SIZE_MAX / 16 / (size_t)c->size)
-    return manta_error_set(err, MANTA_EINVAL, "%s: %zu elements of type %s",
+    return manta_error_set(err, MANTA_EINVAL, "%s: cannot take %zu elements of type %s",
                            manta__call_name(t->call), t->count, manta_dtype_name(t->type));
   if (reduces(t->call) && !manta__reduce_valid(t->type, t->op))
-    return manta_error_set(err, MANTA_EINVAL, "%s: this operation makes no sense for %s",
+    return manta_error_set(err, MANTA_EINVAL, "%s: this operation is not defined for %s",
                            manta__call_name(t->call), manta_dtype_name(t->type));
   if (t->call >= MANTA__CALL_SEND)
     return check_move(c, t, err);
   if (t->root >= c->size || t->root < 0)
-    return manta_error_set(err, MANTA_EINVAL, "%s: root %d of %d ranks", manta__call_name(t->call),
-                           t->root, c->size);
+    return manta_error_set(err, MANTA_EINVAL, "%s: there is no root %d among %d ranks",
+                           manta__call_name(t->call), t->root, c->size);
   return MANTA_OK;
 }
 

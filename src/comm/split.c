@@ -195,10 +195,11 @@ static manta_status check_list(const manta_comm *c, const int *ranks, int n, man
   for (int i = 0; i < n; i++) {
     ours = ours || ranks[i] == c->rank;
     if (ranks[i] < 0 || ranks[i] >= c->size)
-      return manta_error_set(err, MANTA_EINVAL, "a group with rank %d of %d", ranks[i], c->size);
+      return manta_error_set(err, MANTA_EINVAL, "a group names rank %d, and there are %d ranks",
+                             ranks[i], c->size);
     for (int k = 0; k < i; k++)
       if (ranks[k] == ranks[i])
-        return manta_error_set(err, MANTA_EINVAL, "a group with rank %d twice", ranks[i]);
+        return manta_error_set(err, MANTA_EINVAL, "a group names rank %d twice", ranks[i]);
   }
   return ours ? MANTA_OK
               : manta_error_set(err, MANTA_EINVAL, "rank %d is not in its group", c->rank);

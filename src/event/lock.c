@@ -40,7 +40,7 @@ static manta_status lock_file(int fd, const char *path, manta_error *err)
   if (fcntl(fd, F_SETLK, &f) == 0)
     return MANTA_OK;
   if (errno != EAGAIN && errno != EACCES) {
-    manta__warn("cannot lock %s/" LOCK_FILE ": %m; going on without", path);
+    manta__warn("cannot lock %s/" LOCK_FILE ": %m; continuing without a lock", path);
     return MANTA_OK;
   }
   pid_t pid = holder_of(fd);

@@ -188,7 +188,7 @@ static manta_status ambiguous(const struct runs *l, const char *what, manta_erro
   if (n > NAMES_HINT)
     manta__buf_printf(&b, "\n  and %d more", n - NAMES_HINT);
   manta_status st = manta__buf_terminate(&b);
-  manta_error_set(err, MANTA_EINVAL, "\"%s\" fits %d runs:%s", what, n,
+  manta_error_set(err, MANTA_EINVAL, "\"%s\" matches %d runs:%s", what, n,
                   st < 0 ? " too many to list" : (char *)b.data);
   manta__buf_fini(&b);
   return MANTA_EINVAL;

@@ -21,7 +21,7 @@ static manta_status ask(struct manta__job *job, uint16_t kind, uint64_t round, c
   struct manta__worker *w = job->worker;
   struct manta__msg m = {.kind = kind, .id = job->id, .call = round, .data = p, .len = n};
   if (w->dead)
-    return manta_error_set(err, MANTA_ESTATE, "a forked child of a worker cannot speak for it");
+    return manta_error_set(err, MANTA_ESTATE, "a forked child of a worker cannot call collectives");
   m.id.seq = ++w->said;
   return manta__worker_send(w, &m, err);
 }
@@ -45,7 +45,7 @@ static manta_status answer(struct manta__job *job, uint16_t kind, uint64_t round
     if (watch)
       MANTA_TRY(manta__ctl_check(job->ctl, err));
     if (manta__now() >= by)
-      return manta_error_set(err, MANTA_ETIMEDOUT, "not all of the %d ranks spoke in time",
+      return manta_error_set(err, MANTA_ETIMEDOUT, "not all of the %d ranks answered in time",
                              job->world);
   }
 }

@@ -498,7 +498,7 @@ static manta_status await_attempt(struct manta__job *next, uint64_t run, manta_e
     if (m.kind == MANTA__M_JOB || m.kind == MANTA__M_EXIT) {
       kept = m;
       has_kept = true;
-      return manta_error_set(err, MANTA_EABORTED, "the run does not go on");
+      return manta_error_set(err, MANTA_EABORTED, "the run does not continue");
     }
     manta__msg_close(&m);
   }
@@ -510,7 +510,7 @@ manta_status manta__worker_rejoin(struct manta__job *job, manta_error *err)
   manta_error why = MANTA_ERROR_INIT;
   manta_value nothing = {0};
   if (self.dead || job->over)
-    return manta_error_set(err, MANTA_ESTATE, "this process has no part in the run");
+    return manta_error_set(err, MANTA_ESTATE, "this process is not a worker of the run");
   if (manta__ctl_check(job->ctl, &why) != MANTA_EPEERLOST)
     return manta_error_set(err, MANTA_ESTATE, "no rank is lost");
   say(MANTA__M_STAYS, &job->id, NULL, -1);

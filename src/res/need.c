@@ -28,7 +28,7 @@ static manta_status read_cpus(struct manta__need *n, const struct manta__request
 {
   double cpus = rq->strict || rq->cpus != 0 ? rq->cpus : 1;
   if (!manta__units(cpus, &n->cpus) || cpus > MAX_CPUS)
-    return manta_error_set(err, MANTA_EINVAL, "%g CPUs per worker make no sense", cpus);
+    return manta_error_set(err, MANTA_EINVAL, "a worker cannot have %g CPUs", cpus);
   n->strict = rq->strict || rq->pin;
   if (!rq->pin)
     return MANTA_OK;
@@ -44,10 +44,10 @@ static manta_status read_gpus(struct manta__need *n, const struct manta__request
                               manta_error *err)
 {
   if (!manta__units(rq->gpus, &n->gpus))
-    return manta_error_set(err, MANTA_EINVAL, "%g GPUs per worker make no sense", rq->gpus);
+    return manta_error_set(err, MANTA_EINVAL, "a worker cannot have %g GPUs", rq->gpus);
   if (n->gpus > MANTA__UNIT && n->gpus % MANTA__UNIT)
     return manta_error_set(err, MANTA_EINVAL,
-                           "GPUs per worker are a part of one (0.5) or a whole number, not %g",
+                           "GPUs per worker must be a fraction below 1 or a whole number, not %g",
                            rq->gpus);
   return MANTA_OK;
 }

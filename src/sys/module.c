@@ -111,6 +111,6 @@ manta_status manta__module_symbol(const char *name, const char *symbol, const ch
     return manta_error_set(err, MANTA_EUNSUPPORTED, "%s\nhint: the module %s needs %s", dlerror(),
                            name, needs);
   if (!(*out = dlsym(library, symbol)))
-    return manta_error_set(err, MANTA_EPROTO, "%s is no module of manta: %s", path, dlerror());
+    return manta_error_set(err, MANTA_EPROTO, "%s is not a module of manta: %s", path, dlerror());
   return MANTA_OK;
 }

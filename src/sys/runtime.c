@@ -26,14 +26,15 @@ static manta_status check_ours(int fd, const char *path, uid_t uid, manta_error 
   if (fstat(fd, &sb) < 0)
     return manta_error_set(err, MANTA_EIO, "stat %s: %m", path);
   if (sb.st_uid != uid)
-    return manta_error_set(err, MANTA_EDENIED,
-                           "%s belongs to user %u, not to us (user %u)\n"
-                           "have it removed, or set XDG_RUNTIME_DIR to a directory of your own",
-                           path, (unsigned)sb.st_uid, (unsigned)uid);
+    return manta_error_set(
+        err, MANTA_EDENIED,
+        "%s belongs to user %u, not to this user (%u)\n"
+        "hint: have it removed, or set XDG_RUNTIME_DIR to a directory of your own",
+        path, (unsigned)sb.st_uid, (unsigned)uid);
   if (sb.st_mode & 077)
     return manta_error_set(err, MANTA_EDENIED,
                            "%s is open to other users (mode %04o)\n"
-                           "look at what is in it, then: chmod 700 %s",
+                           "hint: look at what is in it, then: chmod 700 %s",
                            path, (unsigned)(sb.st_mode & 07777), path);
   return MANTA_OK;
 }
@@ -45,8 +46,8 @@ static manta_status open_dir(const char *path, uid_t uid, int *fd_out, manta_err
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
     return manta_error_set(err, MANTA_EDENIED,
-                           "%s is a symbolic link or no directory, which is not ours to use\n"
-                           "remove it, or set XDG_RUNTIME_DIR to a directory of your own",
+                           "%s is a symbolic link or not a directory\n"
+                           "hint: remove it, or set XDG_RUNTIME_DIR to a directory of your own",
                            path);
   if (fd < 0)
     return manta_error_set(err, errno == EACCES ? MANTA_EDENIED : MANTA_EIO,

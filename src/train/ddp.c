@@ -213,8 +213,8 @@ static manta_status check_param(const manta_ddp *d, const char *name, size_t cou
     return manta_error_set(err, MANTA_EINVAL, "a parameter needs a name of 1 to %d bytes, one line",
                            MANTA_TENSOR_NAME_MAX);
   if (type != MANTA_F32 && type != MANTA_F64 && type != MANTA_F16 && type != MANTA_BF16)
-    return manta_error_set(err, MANTA_EINVAL, "parameter '%s': %s is no type of gradients", name,
-                           manta_dtype_name(type));
+    return manta_error_set(err, MANTA_EINVAL, "parameter '%s': gradients cannot be of type %s",
+                           name, manta_dtype_name(type));
   if (count > SIZE_MAX / 64)
     return manta_error_set(err, MANTA_EINVAL, "parameter '%s': %zu elements", name, count);
   if (d->count >= MANTA_DDP_MAX_PARAMS)

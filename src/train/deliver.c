@@ -233,7 +233,7 @@ int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error 
 {
   int64_t by = manta__deadline(timeout_s);
   if (drv.dead)
-    return manta_error_set(err, MANTA_ESTATE, "a forked child has no part in its parent's run");
+    return manta_error_set(err, MANTA_ESTATE, "a forked child cannot use its parent's run");
   if (r->batch)
     return deliver(r, out, err);
   if (!r->trainer)

@@ -92,7 +92,7 @@ static void compose_error(manta_run *r)
   r->error = r->membership.root;
   if (r->error.status == MANTA_EPREEMPTED && r->dir)
     snprintf(r->error.message, sizeof r->error.message,
-             "asked to stop; `manta resume %s` goes on from the newest checkpoint", r->dir);
+             "asked to stop; `manta resume %s` continues from the newest checkpoint", r->dir);
   if (manta_status_harm(r->error.status) == MANTA_HARM_RANK && r->membership.retries > 0) {
     size_t n = strlen(r->error.message);
     snprintf(r->error.message + n, sizeof r->error.message - n, "\nretries used up: %d",

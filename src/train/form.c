@@ -266,7 +266,7 @@ void manta__form_done(manta_run *r, int world, int64_t now)
     manta__warn("%s", err.message);
   manta__rows_queue(r);
   if (world < r->membership.policy.want)
-    manta__run_warn(t, "going on with %d of %d workers: there is no room for more", world,
+    manta__run_warn(t, "continuing with %d of %d workers: there is no room for more", world,
                     r->membership.policy.want);
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
   manta__run_log(r, MANTA__EV_ATTEMPT, &rec);

@@ -120,7 +120,7 @@ static manta_status describe_pointer(manta_value *out, uintptr_t pc, manta_error
   if (!was_noted(s.base))
     return manta_error_set(
         err, MANTA_EINVAL,
-        "the train function lies in %s, which was loaded after manta_init: workers do "
+        "the train function is in %s, which was loaded after manta_init: workers do "
         "not have it\nhint: link it, or load it before manta_init",
         s.name);
   MANTA_TRY(manta_value_put_string(out, "fn_object", s.name));

@@ -29,8 +29,8 @@ manta_status manta__gate_wait(struct manta__gate *g, struct manta__mutex *m, con
 {
   if (g->worker && g->worker->dead)
     return manta_error_set(err, MANTA_ESTATE,
-                           "%s in a child process of a worker: only the worker itself can\n"
-                           "hint: hand what there is to report back to the worker",
+                           "%s in a child process of a worker: only the worker itself can call it\n"
+                           "hint: send the values to the worker, and call it there",
                            what);
   manta_status st;
   atomic_fetch_add(&g->waiting, 1);

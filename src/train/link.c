@@ -196,7 +196,7 @@ static int end(struct manta__link *n, bool at_once)
 
 static void explain(struct manta__link *n, int pid, int status, manta_error *why)
 {
-  char how[64] = "its end is not known";
+  char how[64] = "cause unknown";
   *why = n->refusal;
   if (status >= 0)
     manta__proc_explain(status, how, sizeof how);

@@ -324,7 +324,7 @@ static void start(manta_run *r, int64_t now)
   static int64_t rank[MANTA_MAX_RANKS]; // the lock is held
   int world = give_counts(t);
   if (world < r->membership.policy.min || world == 0)
-    manta_error_set(&err, MANTA_ENOROOM, "%d of at least %d workers are there", world,
+    manta_error_set(&err, MANTA_ENOROOM, "only %d of at least %d workers have started", world,
                     r->membership.policy.min);
   // What cannot be started on a host will not be there the next time either.
   bool mistake = t->muster_error.status < 0 && t->muster_error.status != MANTA_ENOROOM;

@@ -102,8 +102,8 @@ static manta_status check_row(const manta_value *row, size_t *bytes, manta_error
   if (n == 0 || n > MANTA__ROW_MAX)
     return manta_error_set(
         err, MANTA_ETOOBIG,
-        "a report of %zu bytes is over the limit of %u\nhint: what is large belongs "
-        "into a checkpoint",
+        "a report of %zu bytes is over the limit of %u\nhint: put large values into "
+        "a checkpoint",
         n, MANTA__ROW_MAX);
   *bytes = n + AUTO_BYTES;
   return MANTA_OK;

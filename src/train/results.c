@@ -270,8 +270,8 @@ static manta_status map_file(struct manta__bulk *b, int fd, const char *hash, ma
 {
   struct stat sb;
   if (fstat(fd, &sb) < 0 || !S_ISREG(sb.st_mode) || (uint64_t)sb.st_size != b->bytes)
-    return manta_error_set(err, MANTA_ECORRUPT, "it has not the %zu bytes that run.log says",
-                           b->bytes);
+    return manta_error_set(err, MANTA_ECORRUPT,
+                           "its size is not the %zu bytes that run.log records", b->bytes);
   void *p = mmap(NULL, b->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (p == MAP_FAILED)
     return manta_error_set(err, MANTA_ENOMEM, "map %zu bytes: %m", b->bytes);
@@ -279,7 +279,7 @@ static manta_status map_file(struct manta__bulk *b, int fd, const char *hash, ma
   snprintf(found, sizeof found, "%016" PRIx64, manta__hash(p, b->bytes));
   if (strcmp(found, hash) != 0) {
     munmap(p, b->bytes);
-    return manta_error_set(err, MANTA_ECORRUPT, "it is not what run.log says");
+    return manta_error_set(err, MANTA_ECORRUPT, "it does not match the hash in run.log");
   }
   b->data = p;
   b->stored = true;
@@ -358,7 +358,7 @@ static manta_status deliver(const manta_run *r, int rank, manta_value *out, mant
     return MANTA_OK;
   const char *file = manta_run_result_file(r, rank);
   return manta_error_set(err, st, "the result of rank %d cannot be delivered: %s%s%s", rank,
-                         why.message, *file ? "\nit lies in " : "", file);
+                         why.message, *file ? "\nit is in " : "", file);
 }
 
 static manta_status deliver_all(manta_run *r, manta_error *err)

@@ -245,11 +245,12 @@ static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
 
 static void on_storefail(manta_trainer *t, const manta_value *v)
 {
-  manta__run_warn(t,
-                  "the checkpoint of iteration %lld was not written: %s\nthe run goes on; earlier "
-                  "checkpoints are as they were",
-                  (long long)manta_value_as_int(manta_value_get(v, "iteration"), -1),
-                  manta_value_as_string(manta_value_get(v, "message"), ""));
+  manta__run_warn(
+      t,
+      "the checkpoint of iteration %lld was not written: %s\nthe run continues; earlier "
+      "checkpoints are unchanged",
+      (long long)manta_value_as_int(manta_value_get(v, "iteration"), -1),
+      manta_value_as_string(manta_value_get(v, "message"), ""));
 }
 
 // --- steps --------------------------------------------------------------------------------------

@@ -74,8 +74,7 @@ static manta_status lock_directory(int fd, const char *dir, manta_error *err)
     if (errno != EWOULDBLOCK && errno != EINTR)
       return manta_error_set(err, MANTA_EIO, "lock %s: %m", dir);
     if (manta__now() > by)
-      return manta_error_set(err, MANTA_ESTATE, "the run %s is still going on\nhint: manta ps",
-                             dir);
+      return manta_error_set(err, MANTA_ESTATE, "the run %s is still running\nhint: manta ps", dir);
     if (!told)
       manta__info("waiting for the last write of %s", dir);
     told = true;

@@ -70,7 +70,7 @@ void manta__run_outlook(const manta_run *r, char *buf, size_t size)
   const struct manta__newest *n = &r->trainer->newest;
   int64_t at = n->fd >= 0 ? n->iteration : r->base;
   if (at > 0)
-    snprintf(buf, size, "newest checkpoint: iteration %lld; `manta resume %s` goes on from it",
+    snprintf(buf, size, "newest checkpoint: iteration %lld; `manta resume %s` continues from it",
              (long long)at, r->dir);
   else
     snprintf(buf, size, "no checkpoint yet; `manta resume %s` begins again", r->dir);

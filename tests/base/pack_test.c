@@ -206,7 +206,7 @@ static void unpack_allocates_once_and_scalars_not_at_all(void **state)
 static void malformed_bytes_are_refused(void **state)
 {
   REFUSED("", MANTA_EPROTO, "messagepack: no bytes");
-  REFUSED("\xc1", MANTA_EPROTO, "messagepack: at byte 1: 0xc1 is no type");
+  REFUSED("\xc1", MANTA_EPROTO, "messagepack: at byte 1: 0xc1 is not a type");
   REFUSED("\x01\x02\x03", MANTA_EPROTO, "messagepack: 2 bytes behind the value");
   REFUSED("\xa3"
           "ab",
@@ -214,8 +214,8 @@ static void malformed_bytes_are_refused(void **state)
   REFUSED("\xcb\x01", MANTA_EPROTO, "messagepack: at byte 1: ends early");
   REFUSED("\x92\x01", MANTA_EPROTO, "messagepack: at byte 1: ends early");
   REFUSED("\x81\xa1k", MANTA_EPROTO, "messagepack: at byte 3: ends early");
-  REFUSED("\x81\x01\x02", MANTA_EPROTO, "messagepack: at byte 2: a map key is no string");
-  REFUSED("\x81\xc4\x01k\x02", MANTA_EPROTO, "messagepack: at byte 4: a map key is no string");
+  REFUSED("\x81\x01\x02", MANTA_EPROTO, "messagepack: at byte 2: a map key is not a string");
+  REFUSED("\x81\xc4\x01k\x02", MANTA_EPROTO, "messagepack: at byte 4: a map key is not a string");
   REFUSED("\x81\xa2k\0\x02", MANTA_EPROTO, "messagepack: at byte 4: a map key holds a NUL");
   REFUSED("\xcf\x80\0\0\0\0\0\0\0", MANTA_EPROTO,
           "messagepack: at byte 9: an integer is over 9223372036854775807");

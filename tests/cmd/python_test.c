@@ -71,7 +71,7 @@ static void what_answers_something_else(void **state)
 {
   pretend("#!/bin/sh\necho hello\n");
   assert_int_equal(manta__python_ask(&found, 60, &err), MANTA_EIO);
-  assert_has(err.message, "is no Python");
+  assert_has(err.message, "is not a Python");
   pretend("#!/bin/sh\nprintf '3.9\\n\\n\\n'\nexit 3\n");
   assert_int_equal(manta__python_ask(&found, 60, &err), MANTA_EIO);
   pretend("#!/bin/sh\nexec yes\n");

@@ -81,7 +81,7 @@ def test_verify_finds_a_flipped_bit() -> None:
     run = broken_copy("flipped")
     done = bed.manta("ckpt", "verify", run)
     assert done.code == 1 and "000002  ok\n" in done.out, done
-    assert "000003  BAD: 000003/state.safetensors is not what its manifest says\n" in done.out
+    assert "000003  BAD: 000003/state.safetensors does not match its manifest\n" in done.out
     assert done.err == "manta: 1 of 2 checkpoints of flipped are damaged\n", done
     assert bed.manta("ckpt", "verify", run, "2").code == 0
     assert bed.manta("ckpt", "verify", run, "newest").code == 1
@@ -116,14 +116,14 @@ def test_export_a_directory() -> None:
     for name in names:
         assert (to / name).read_bytes() == (checkpoints() / "000003" / name).read_bytes()
     done = bed.manta("ckpt", "export", "latest", "2", "--dir", to)
-    assert done.code == 1 and "is there already" in done.err, done
+    assert done.code == 1 and "exists already" in done.err, done
 
 
 def test_export_refuses_a_flipped_bit() -> None:
     run = broken_copy("refused")
     for words in (["--to", bed.root / "bad.safetensors"], ["--dir", bed.root / "bad"]):
         done = bed.manta("ckpt", "export", run, *words)
-        assert done.code == 1 and "000003/state.safetensors is not what" in done.err, done
+        assert done.code == 1 and "000003/state.safetensors does not match" in done.err, done
         assert not words[1].exists()
     assert not list(bed.root.glob(".manta-export-*"))
     assert bed.manta("ckpt", "export", run, "2", "--to", bed.root / "good.safetensors").code == 0

@@ -59,7 +59,7 @@ def test_a_program_that_goes_on_after_its_run() -> None:
     p = bed.counting(*LONG, "stay")
     pid = driver_of(bed)
     done = bed.manta("kill", "latest")
-    assert done.code == 0 and done.out.endswith(f"; its program (pid {pid}) goes on\n"), done
+    assert done.code == 0 and done.out.endswith(f"; its program (pid {pid}) continues\n"), done
     assert p.poll() is None and bed.ps()[0]["state"] == "idle"
     for words in (["kill"], ["notice"]):
         done = bed.manta(*words, "latest")

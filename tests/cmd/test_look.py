@@ -56,7 +56,8 @@ def test_runs_are_found_by_name_and_part() -> None:
         assert bed.manta("status", what).code == 0, what
     assert bed.status("counter_0002")["path"] == str(second)
     done = bed.manta("status", "counter")
-    assert done.code == 2 and '"counter" fits 2 runs' in done.err and first.name in done.err, done
+    assert done.code == 2 and '"counter" matches 2 runs' in done.err, done
+    assert first.name in done.err, done
 
 
 def test_a_run_that_goes_on() -> None:
@@ -87,7 +88,7 @@ def test_a_killed_driver_leaves_an_interrupted_run() -> None:
     done = bed.manta("status")
     name = bed.runs()[-1].name
     assert "interrupted" in done.out, done
-    assert done.out.endswith(f"\nto go on: manta resume {name}\n"), done
+    assert done.out.endswith(f"\nto continue: manta resume {name}\n"), done
 
 
 def test_a_torn_log_is_told() -> None:

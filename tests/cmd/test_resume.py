@@ -142,7 +142,7 @@ def test_another_build_is_warned_about() -> None:
 def test_a_directory_that_is_gone_is_told() -> None:
     shutil.rmtree(bed.root / "place")
     done = bed.manta("resume", bed.runs()[-1])
-    assert done.code == 1 and "the directory it ran in" in done.err, done
+    assert done.code == 1 and "enter its working directory" in done.err, done
 
 
 main(globals())

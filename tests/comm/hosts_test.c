@@ -474,7 +474,7 @@ static int differ(struct rig *g, int rank, int n, struct board *board)
     memset(b.send, 0, ROOM);
     EXPECT(call(g, MANTA__CALL_ALLREDUCE, b.send, b.recv, rank == odd ? other : k, MANTA_F32,
                 MANTA_SUM, 0) == MANTA_EINVAL);
-    EXPECT(strstr(g->err.message, "the ranks call different things"));
+    EXPECT(strstr(g->err.message, "the ranks make different calls"));
     EXPECT(strstr(g->err.message, i % 2 ? "allreduce of 8 F32 sum" : "of 100000 F32 sum"));
     EXPECT(strstr(g->err.message, i % 2 ? "of 7 F32" : "of 99999 F32"));
     EXPECT(one_allreduce(g, &b, rank, n, k, MANTA_F32, MANTA_SUM, 0) == 0);

@@ -243,7 +243,8 @@ static int refuses(struct rank *t)
       {CALL(SEND, .type = MANTA_F32, .root = -1), MANTA_EINVAL, "no rank -1"},
       {CALL(ALLGATHER, .type = MANTA_F32, .count = SIZE_MAX / 4), MANTA_EINVAL, "more elements"},
       {CALL(ALLGATHERV, .type = MANTA_F32, .counts = counts), MANTA_EINVAL, "more elements"},
-      {CALL(ALLTOALL, .type = MANTA_F32, .send = at, .recv = at), MANTA_EINVAL, "not in place"},
+      {CALL(ALLTOALL, .type = MANTA_F32, .send = at, .recv = at), MANTA_EINVAL,
+       "cannot be in place"},
       {(struct manta__task){0}, MANTA_EINVAL, "operation 0"},
       {(struct manta__task){.call = (enum manta__call)99}, MANTA_EINVAL, "99"},
   };

@@ -148,7 +148,7 @@ static int do_mismatch(struct player *s)
   }
   plain_prepare(&f->bed, &p, s->rank, s->n);
   EXPECT(plain_call(s->world, &p, &f->bed, NULL, &err) == MANTA_EINVAL);
-  EXPECT(strstr(err.message, "the ranks call different things"));
+  EXPECT(strstr(err.message, "the ranks make different calls"));
   return 0;
 }
 

@@ -108,7 +108,7 @@ static void a_directory_of_somebody_else_is_refused(void **state)
   assert_status(manta__runtime_dir_in(NULL, dir, other, &fd, path, sizeof path, &err),
                 MANTA_EDENIED);
   assert_int_equal(fd, -1);
-  snprintf(want, sizeof want, "belongs to user %u, not to us (user %u)", (unsigned)geteuid(),
+  snprintf(want, sizeof want, "belongs to user %u, not to this user (%u)", (unsigned)geteuid(),
            other);
   assert_has(err.message, want);
   assert_has(err.message, "XDG_RUNTIME_DIR");

@@ -71,7 +71,7 @@ def test_report_and_checkpoint() -> None:
     shown = [int(i) for i in re.findall(r"^iteration +(\d+)", done.out, re.M)]
     best = int(number(r"best: \d+, iteration (\d+),", done.out))
     assert shown == [*range(1, 13), *range(best + 1, best + 13)], shown
-    assert f"going on from step {best}\n" in done.out, done.out
+    assert f"continuing from step {best}\n" in done.out, done.out
     first, second = sorted(done.results.iterdir())
     assert len(checkpoints(first)) in (2, 3)  # the two newest, and the best if it is neither
     assert 0 < tensors(checkpoints(second)[-1])["w"][0] < 6
@@ -101,7 +101,7 @@ def data_parallel(**env: str) -> list[str]:
     """What the ranks end with."""
     done = example("04_data_parallel", **env)
     assert number(r"^step 500  loss ([\d.]+)$", done.out) < 0.005, done.out
-    assert ("going on from step 140\n" in done.out) == bool(env), done.out
+    assert ("continuing from step 140\n" in done.out) == bool(env), done.out
     ends = re.findall(r"^rank \d ends with w2\[1\] = (\S+)$", done.out, re.M)
     assert len(ends) == 4 and len(set(ends)) == 1, done.out
     state = tensors(checkpoints(done.run_dir())[-1])

@@ -405,8 +405,8 @@ static void refused(const char *cmd, const char *first, const char *second)
 static void a_command_that_starts_no_agent_is_an_error(void **state)
 {
   refused("echo no such host >&2; exit 7", "host b: its command ended before an agent answered",
-          "exit code 7\nthe command: echo no such host >&2; exit 7\nits last words: no such host");
-  refused("echo Welcome; sleep 100", "host b cannot be used: what its command prints are not",
+          "exit code 7\nthe command: echo no such host >&2; exit 7\nits last output: no such host");
+  refused("echo Welcome; sleep 100", "host b cannot be used: its command printed something",
           "must print nothing before");
   refused("/nowhere/manta agent --stdio", "host b: its command ended", "exit code 127");
 }

@@ -168,7 +168,7 @@ static void pass(int hosts, size_t n)
   damage(file);
   assert_status(manta_run_start(&run, r.t, returning, &r.rc, &r.err), MANTA_ECORRUPT);
   assert_has(r.err.message, "the result of rank 1, ");
-  assert_has(r.err.message, "results/rank-1.bin: it is not what run.log says");
+  assert_has(r.err.message, "results/rank-1.bin: it does not match the hash in run.log");
   rig_fini(&r);
   free(payload);
   free(data);

@@ -194,8 +194,8 @@ class Operations:
         """Blocks of different shapes are a reduction each."""
         output, blocks = outputs[0], inputs[0]
         if len(blocks) != self._n or blocks[self._me].numel() != output.numel():
-            raise ValueError(f"reduce_scatter: {self._n} tensors are wanted, of which this rank's "
-                             f"has the size of its output")
+            raise ValueError(f"reduce_scatter takes {self._n} tensors, and this rank's must have "
+                             f"the size of its output")
         stage.check(*blocks)
         if all(b.shape == output.shape for b in blocks):
             return self.reduce_scatter_single(output, torch.stack(blocks), opts)
@@ -267,8 +267,8 @@ class Operations:
         places, x = outputs[0], stage.read(inputs[0])
         stage.check(*places)
         if len(places) != self._n or places[self._me].numel() != x.numel():
-            raise ValueError(f"all_gather: {self._n} tensors are wanted, of which this rank's has "
-                             f"the size of its input")
+            raise ValueError(f"all_gather takes {self._n} tensors, and this rank's must have the "
+                             f"size of its input")
         sizes = [p.numel() for p in places]
         code, n = CODES.get(x.dtype, (BYTE, x.element_size()))
         whole = x.new_empty(sum(sizes))
@@ -371,7 +371,7 @@ class Operations:
                  tensors: list[Tensor], after: stage.Undo | None, buffers: Any) -> Work:
         """Parts of any size: a message to each, and one from each."""
         if len(outputs) != self._n or len(inputs) != self._n:
-            raise ValueError(f"all_to_all: {self._n} parts are wanted, not {len(inputs)} and "
+            raise ValueError(f"all_to_all takes {self._n} parts, not {len(inputs)} and "
                              f"{len(outputs)}")
         outputs[self._me].copy_(inputs[self._me].view(outputs[self._me].shape))
         works = []
@@ -389,7 +389,7 @@ class Operations:
 
     def _tag(self, tag: int) -> int:
         if not 0 <= tag < _USER_TAGS:
-            raise ValueError(f"tag {tag}: 0 to {_USER_TAGS - 1} are possible")
+            raise ValueError(f"tag {tag} is not in 0 to {_USER_TAGS - 1}")
         return tag
 
     def send(self, tensors: list[Tensor], dst: int, tag: int = 0) -> Work:

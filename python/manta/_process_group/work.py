@@ -87,8 +87,8 @@ class Pending(Work):
     def _look_until(self, by: float) -> None:
         while not self.is_completed():
             if time.monotonic() > by:
-                raise CollectiveTimeout("the operation timed out: it is not over in the time that "
-                                        "wait() was given")
+                raise CollectiveTimeout("the operation timed out: it did not finish within the "
+                                        "timeout of wait()")
             time.sleep(0.0002)
 
     def synchronize(self) -> None:

@@ -200,6 +200,6 @@ def _place(p: Piece, index: int) -> tuple[slice, ...]:
             raise ValueError(f'"{p.name}" of the checkpoint is a DTensor placed as {placement}: '
                              f'only as many ranks as saved it can load it')
     if tuple(size) != tuple(p.local.shape):
-        raise ValueError(f'"{p.name}" of the checkpoint is a DTensor cut in a way of its own: only '
-                         f'as many ranks as saved it can load it')
+        raise ValueError(f'"{p.name}" of the checkpoint is a DTensor with a sharding of its own: '
+                         f'only as many ranks as saved it can load it')
     return tuple(slice(a, a + n) for a, n in zip(start, size))

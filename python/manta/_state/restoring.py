@@ -130,8 +130,8 @@ def _restore(rows: list[Any], value: Any, trust: bool, device: Any, join: Join) 
     if not (isinstance(value, dict) and value.get("format") == FORMAT):
         return {**{name: _array(*rest) for name, *rest in rows}, "_value": value}
     if not trust:
-        raise PermissionError("the checkpoint holds a pickle, and reading it runs what its writer "
-                              "put into it; pass trust=True if it is yours")
+        raise PermissionError("the checkpoint contains a pickle, and loading it runs the code that "
+                              "its author put into it; pass trust=True if it is yours")
     entries = {name: view for name, _, _, view in rows}
     file = io.BytesIO(entries[STREAM])
     table = pickle.load(file)

@@ -26,8 +26,8 @@ def _clean(obj: Any, kinds: _Kinds, depth: int) -> Any:
     if isinstance(obj, kinds.wrappers):
         return getattr(obj, "module")
     if isinstance(obj, kinds.cut):
-        raise ValueError(f"the checkpoint cannot be saved: of a model of FSDP "
-                         f"({type(obj).__name__}) each rank has pieces\n"
+        raise ValueError(f"the checkpoint cannot be saved: each rank has only pieces of the "
+                         f"FSDP model ({type(obj).__name__})\n"
                          f"hint: save its state_dict(), with sharded=True if that holds DTensors")
     if depth > MAX_DEPTH:
         return obj

@@ -75,7 +75,7 @@ class Caller:
         except Exception:
             if getattr(callback, "raise_errors", False):
                 raise
-            print(f"manta: {type(callback).__name__}.{method.__name__} failed; the run goes on",
+            print(f"manta: {type(callback).__name__}.{method.__name__} failed; the run continues",
                   file=sys.stderr)
             traceback.print_exc()
 

@@ -40,7 +40,7 @@ def _checked_host(given: Any) -> Host:
         raise TypeError(f"hosts must be a list of Host, with {given!r} in it\n{_HINT}")
     host = Host(*given)
     if not isinstance(host.name, str) or not host.name.strip():
-        raise ValueError(f"{host}: a host has a name")
+        raise ValueError(f"{host}: a host needs a name")
     if isinstance(host.slots, bool) or not isinstance(host.slots, int):
         raise TypeError(f"{host}: slots must be an int")
     for text in (host.command, host.address):

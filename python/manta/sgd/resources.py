@@ -91,7 +91,7 @@ def per_worker(use_gpu: bool | None, cpus: Any, gpus: Any, gpu: Any,
         raise ValueError(f"use_gpu=False and a worker with {n:g} GPUs contradict each other\n"
                          f"hint: use_gpu=True, or leave it out")
     if n > 1 and n != int(n):
-        raise ValueError(f"GPUs per worker are a part of one (0.5) or a whole number, not {n:g}")
+        raise ValueError(f"GPUs per worker must be a fraction below 1 or a whole number, not {n:g}")
     if use_gpu and n == 0:
         out["gpus_per_worker"] = 1.0
     if rest:

@@ -31,7 +31,7 @@ def _outside(call: str) -> None:
     """Plain code: an error if MANTA_STRICT says so, else one warning per call."""
     if call in ("report", "save_checkpoint", "load_checkpoint") and _in_child_of_worker():
         raise SessionError(f"sgd.{call}() in a child process of a worker: only the worker itself "
-                           f"can\nhint: hand what there is to report back to the worker")
+                           f"can call it\nhint: send the values to the worker, and call it there")
     if _manta.knob("MANTA_STRICT"):
         raise SessionError(f"sgd.{call}() was called outside of a train function")
     if call not in _told and call in ("report", "save_checkpoint"):

@@ -324,7 +324,7 @@ class Trainer:
             record = json.loads((path / _RECORD).read_text())
         except FileNotFoundError:
             raise ValueError(f"{path} is not the directory of a run of manta.sgd\n"
-                             f"hint: `manta ls` shows those that there are") from None
+                             f"hint: `manta ls` lists runs") from None
         record["num_workers"] = record["num_workers"] and (
             tuple(record["num_workers"]) if isinstance(record["num_workers"], list)
             else record["num_workers"])
@@ -390,7 +390,7 @@ def _retried(types: Any) -> tuple[type[BaseException], ...]:
 def _retries(n: Any) -> int:
     """libmanta's 0 is its default, and -2 means none."""
     if isinstance(n, bool) or not isinstance(n, int) or n < -1:
-        raise ValueError(f"max_retries must be an int >= -1 (-1: without end), not {n!r}")
+        raise ValueError(f"max_retries must be an int >= -1 (-1: unlimited), not {n!r}")
     return n or -2
 
 
@@ -406,7 +406,7 @@ def _threads(n: Any) -> int:
     if n is None:
         return 0
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"threads_per_worker must be an int >= 1 (None: the worker's part of the "
+        raise ValueError(f"threads_per_worker must be an int >= 1 (None: the worker's share of the "
                          f"CPUs), not {n!r}")
     return n
 
@@ -477,7 +477,7 @@ def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> tuple[dict[
     if not trust:
         from manta import _state
         if _state.is_pickled(path):
-            raise PermissionError(f"{path} is not from a run in {home}, and holds a pickle: "
-                                  f"reading it runs what its writer put into it\n"
+            raise PermissionError(f"{path} is not from a run in {home}, and contains a pickle: "
+                                  f"loading it runs the code that its author put into it\n"
                                   f"hint: run(..., trust=True) if it is yours")
     return {"checkpoint": str(path)}, trust

@@ -136,7 +136,7 @@ manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes
   }
   return bytes <= h->room_bytes
              ? MANTA_OK
-             : manta_error_set(err, MANTA_ENOMEM, "no memory for %zu bytes under way", bytes);
+             : manta_error_set(err, MANTA_ENOMEM, "no memory for %zu bytes in flight", bytes);
 }
 
 // --- messages -----------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ static manta_status check_arithmetic(const struct manta__task *t, const char *na
     return manta_error_set(err, MANTA_ETYPE, "%s: NCCL cannot compute with %s on device memory",
                            name, type_text[t->type]);
   if (t->type == MANTA_BOOL8 && t->op != MANTA_MIN && t->op != MANTA_MAX)
-    return manta_error_set(err, MANTA_ETYPE, "%s: of BOOL there are only min and max", name);
+    return manta_error_set(err, MANTA_ETYPE, "%s: BOOL has only min and max", name);
   return MANTA_OK;
 }
 
@@ -230,7 +230,7 @@ manta_status manta__nccl_check(const struct manta__device *d, const struct manta
   if (!fits(d, t))
     return manta_error_set(err, MANTA_EINVAL, "%s: more elements than memory can hold", k->name);
   if (t->call == MANTA__CALL_ALLTOALL && t->send == t->recv && d->host.size > 1)
-    return manta_error_set(err, MANTA_EINVAL, "alltoall: not in place on device memory");
+    return manta_error_set(err, MANTA_EINVAL, "alltoall on device memory cannot be in place");
   return k->is & COMPUTES ? check_arithmetic(t, k->name, err) : MANTA_OK;
 }
 

@@ -145,7 +145,7 @@ static manta_status take(struct manta__fabric *f, size_t bytes, uint64_t *at, ma
     *at = ours(f) + f->block[i].at;
     return MANTA_OK;
   }
-  return manta_error_set(err, MANTA_ENOMEM, "%zu bytes of shared memory are not to be had", bytes);
+  return manta_error_set(err, MANTA_ENOMEM, "cannot allocate %zu bytes of shared memory", bytes);
 }
 
 static void join(struct manta__fabric *f, size_t i)

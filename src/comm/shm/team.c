@@ -364,7 +364,7 @@ manta_status manta__desc_differ(int a_rank, const struct manta__desc *a, int b_r
   tell_call(ours, sizeof ours, a);
   tell_call(theirs, sizeof theirs, b);
   return manta_error_set(err, MANTA_EINVAL,
-                         "the ranks call different things: rank %d %s, rank %d %s", a_rank, ours,
+                         "the ranks make different calls: rank %d %s, rank %d %s", a_rank, ours,
                          b_rank, theirs);
 }
 
