@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Thin words over meson; scripts/build says how each build is configured.
+# Short names for the scripts; scripts/build says how each build is configured.
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib
@@ -14,7 +14,7 @@ RELEASE = scripts/build release --prefix="$(abspath $(PREFIX))" --libdir="$(LIBD
 help: ## show this list (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-deps: ## install the Debian packages that are missing, those for the tests as well
+deps: ## install the missing Debian packages, also those for the tests
 	@scripts/install-deps
 
 quickstart: ## install what is missing, build, and train a first model
@@ -26,22 +26,22 @@ quickstart: ## install what is missing, build, and train a first model
 build: deps ## compile with all warnings, in build/plain
 	@scripts/build plain
 
-check: deps ## build and test everything; the last line is the sum
+check: deps ## build and test everything; the last line has the totals
 	@scripts/check
 
 check-all: deps ## check, and the long tests
 	@scripts/check --all
 
-check-gpu: deps ## only the tests that need a GPU; without one they say so
+check-gpu: deps ## only the tests that need a GPU; without one they are skipped
 	@scripts/check --only gpu
 
 soak: deps ## only the long tests
 	@scripts/check --only soak
 
-fuzz: deps ## fuzz every reader for FUZZ_SECONDS (60); learned inputs stay in build/fuzz-corpus
+fuzz: deps ## fuzz every reader for FUZZ_SECONDS (60); new inputs are kept in build/fuzz-corpus
 	@scripts/fuzz --seconds $(FUZZ_SECONDS) --corpus build/fuzz-corpus
 
-bench: deps ## measure; the figures go to standard output
+bench: deps ## measure; the results go to standard output
 	@scripts/build release
 	@scripts/pyenv --install
 	@bench/run

@@ -216,7 +216,7 @@ static void note_revival(const manta_rows *rows)
   for (int i = 0; i < rows->count; i++)
     back = fmax(back, manta_value_as_real(manta_value_get(&rows->rows[i], "began"), 0));
   back_ms = (back - killed_at) * 1e3;
-  show_note("all %d ranks are in their loops again after %.1f ms, from the end of epoch %lld",
+  show_note("all %d ranks train again %.1f ms after the kill, from the end of epoch %lld",
             rows->count, back_ms, (long long)rows->rewound_to);
 }
 
@@ -248,8 +248,8 @@ static manta_status run(manta_value *results, manta_error *err)
   cfg.callback_count = 1;
   MANTA_TRY(manta_trainer_create(&trainer, &cfg, err));
   signal(SIGTERM, on_term);
-  show_note("%d workers share %d digits; %d by other hands are held out", WORKERS, digit_count,
-            TEST);
+  show_note("%d workers train on %d digits; %d digits of other writers are held out", WORKERS,
+            digit_count, TEST);
   return manta_trainer_run(trainer, train, NULL, results, err);
 }
 
@@ -305,15 +305,14 @@ static manta_status show_results(const manta_value *results, double seconds, man
   if (sheet_write(sheet, test, guess, TEST) < 0)
     return manta_error_set(err, MANTA_EIO, "%s: %s", sheet, strerror(errno));
   printf("\n");
-  show_row("held-out", "%.2f %%, %d of %d digits by other hands", 100 * ((double)right / TEST),
+  show_row("held-out", "%.2f %%, %d of %d digits of other writers", 100 * ((double)right / TEST),
            right, TEST);
   show_row("mistakes", "%s", mistakes);
   if (killed_at > 0)
-    show_row("revival", "%.1f ms from the kill until all ranks were back", back_ms);
-  show_row("time", "%.1f s, drawing the digits included", seconds);
-  show_row("weights", "%s on all ranks; another run ends with the same, also one with KILL=1",
-           hash);
-  printf("\n%s has\n", dir);
+    show_row("revival", "%.1f ms from the kill until all ranks trained again", back_ms);
+  show_row("time", "%.1f s, including the drawing of the digits", seconds);
+  show_row("weights", "%s on all ranks, the same in every run, also with KILL=1", hash);
+  printf("\n%s contains\n", dir);
   show_row("digits.png", "  held-out digits, the mistakes in red");
   show_row("run.log", "  logs/, checkpoints/: see manta status, manta ckpt show");
   return MANTA_OK;
