@@ -17,9 +17,9 @@ STEP = re.compile(r"^\| `([\w/.]+)` \| (.*?) \|", re.M)
 
 
 def quoted(page: str) -> list[str]:
-    """What stands in `quotes`, and neither in a block of code nor in a command."""
+    """What stands in `quotes`, but not in a block of code; a name with NAME or … is a pattern."""
     text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
-    return re.findall(r"`([^`\n]+)`", text)
+    return [q for q in re.findall(r"`([^`\n]+)`", text) if "NAME" not in q and q[-1] not in "_…"]
 
 
 def source_of(*folders: str) -> str:
