@@ -435,6 +435,7 @@ _Noreturn static void leave(struct manta__agent *a)
     manta__agent_disconnect(g->writer);
   uv_run(&a->loop, UV_RUN_NOWAIT); // closes what was given up: the writers see the end
   reap_children();
+  manta__ledger_destroy(a->ledger); // nobody runs here any more: the leases are free for others
   _exit(0);
 }
 

@@ -40,11 +40,6 @@ static int level_from_env(void)
   return MANTA_LOG_WARN;
 }
 
-void manta__log_level(manta_log_level level)
-{
-  __atomic_store_n(&shown, (int)level, __ATOMIC_RELAXED);
-}
-
 void manta_set_log(manta_log_fn fn, void *ctx)
 {
   pthread_mutex_lock(&lock);

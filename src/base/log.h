@@ -16,8 +16,6 @@ void manta__log(manta_log_level level, const char *fmt, ...) __attribute__((form
 bool manta__log_shows(manta_log_level level);
 /* What a user who sees warnings is to know, without being warned: an info. */
 void manta__note(const char *text);
-/* Replaces the level read from MANTA_LOG. */
-void manta__log_level(manta_log_level level);
 
 #define manta__error(...) manta__log(MANTA_LOG_ERROR, __VA_ARGS__)
 #define manta__warn(...)  manta__log(MANTA_LOG_WARN, __VA_ARGS__)

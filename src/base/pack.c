@@ -268,23 +268,6 @@ static size_t try_into(void *p, size_t room, const manta_value *v)
   return end ? (size_t)(end - (uint8_t *)p) : 0;
 }
 
-manta_status manta__pack_append(manta__buf *b, const manta_value *v, manta_error *err)
-{
-  size_t n = b->cap > b->len ? try_into(b->data + b->len, b->cap - b->len, v) : 0;
-  if (n == 0) {
-    MANTA_TRY(measure(v, &n, err));
-    manta_status st = manta__buf_reserve(b, n);
-    if (st == MANTA_ETOOBIG)
-      return manta_error_set(err, st, "value of %zu bytes does not fit: %zu of %zu bytes are taken",
-                             n, b->len, b->limit);
-    if (st < 0)
-      return manta_error_set(err, st, "no memory for a packed value of %zu bytes", n);
-    manta__pack_into(b->data + b->len, v);
-  }
-  b->len += n;
-  return MANTA_OK;
-}
-
 manta_status manta_value_pack(const manta_value *v, void **out, size_t *len, manta_error *err)
 {
   uint8_t row[512];

@@ -11,13 +11,10 @@
 
 #include <manta/value.h>
 
-#include "base/buf.h"
-
 /* Bytes that manta__pack_into would write, or 0 if the value is nested too deeply or too big. */
 size_t manta__pack_size(const manta_value *v);
 /* Writes v at p, which has room for manta__pack_size(v) bytes; returns the end. */
 uint8_t *manta__pack_into(uint8_t *p, const manta_value *v);
-manta_status manta__pack_append(manta__buf *b, const manta_value *v, manta_error *err);
 
 /* Pieces, for who writes a map by hand. Each returns the end. Room needed: 5, 5, 9, 9 and 5 + n. */
 uint8_t *manta__pack_map(uint8_t *p, uint32_t pairs);

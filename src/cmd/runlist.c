@@ -25,7 +25,7 @@ manta_status manta__runlist_open(struct manta__runlist *out, const char *dir, ma
     st = manta_error_set(err, errno == ENOENT || errno == ENOTDIR ? MANTA_ENOENT : MANTA_EIO,
                          "open directory %s: %m", out->dir);
   if (st == MANTA_OK && out->fd >= 0)
-    st = manta__rundir_list(out->dir, SIZE_MAX, &out->paths, &out->count, err);
+    st = manta__rundir_list(out->dir, &out->paths, &out->count, err);
   if (st < 0)
     manta__runlist_close(out);
   return st;

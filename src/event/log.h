@@ -83,8 +83,6 @@ manta_status manta__log_add_value(manta__log_writer *w, enum manta__event kind,
 /* Hands what is buffered to the kernel: one write. A failure is MANTA_EIO, warned about once, and
  * tried again by the next call (3). */
 manta_status manta__log_flush(manta__log_writer *w, manta_error *err);
-/* Number of the segment being written, from 1. */
-int manta__log_segment(const manta__log_writer *w);
 /* For tests: other limits than MANTA__LOG_SEGMENT and MANTA__LOG_BACKLOG. */
 void manta__log_set_limits(manta__log_writer *w, int64_t segment, size_t backlog);
 

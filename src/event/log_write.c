@@ -391,11 +391,6 @@ void manta__log_writer_close(manta__log_writer *w)
   manta__free(w);
 }
 
-int manta__log_segment(const manta__log_writer *w)
-{
-  return w->segment;
-}
-
 void manta__log_set_limits(manta__log_writer *w, int64_t segment, size_t backlog)
 {
   w->segment_limit = segment;

@@ -47,10 +47,9 @@ manta_status manta__run_summary_read(struct manta__run_summary *out, int dirfd, 
                                      manta_error *err);
 void manta__run_summary_fini(struct manta__run_summary *s);
 
-/* Runs under logdir, newest first, at most `max`: an array of absolute paths to free one by one and
- * as a whole (manta_free). */
-manta_status manta__rundir_list(const char *logdir, size_t max, char ***out, size_t *count,
-                                manta_error *err);
+/* Runs under logdir, newest first: an array of absolute paths to free one by one and as a whole
+ * (manta_free). */
+manta_status manta__rundir_list(const char *logdir, char ***out, size_t *count, manta_error *err);
 
 /* Directory under logdir of run number `ordinal` (from 1) of the program invocation `session`, or
  * MANTA_ENOENT: what `manta resume` hands out to the k-th run. */

@@ -255,11 +255,11 @@ static void free_paths(char **paths, size_t n)
   manta__free(paths);
 }
 
-// The absolute paths of the first n runs.
-static manta_status paths_of(const struct runs *l, size_t n, const char *logdir, char ***out,
+static manta_status paths_of(const struct runs *l, const char *logdir, char ***out,
                              manta_error *err)
 {
   char top[PATH_MAX] = "";
+  size_t n = l->count;
   if (n > 0 && !realpath(logdir, top))
     return manta_error_set(err, MANTA_EIO, "realpath %s: %m", logdir);
   char **paths = manta__calloc(n, sizeof *paths);
@@ -275,15 +275,13 @@ static manta_status paths_of(const struct runs *l, size_t n, const char *logdir,
   return MANTA_OK;
 }
 
-manta_status manta__rundir_list(const char *logdir, size_t max, char ***out, size_t *count,
-                                manta_error *err)
+manta_status manta__rundir_list(const char *logdir, char ***out, size_t *count, manta_error *err)
 {
   struct runs l = {0};
   MANTA_TRY(runs_read(&l, logdir, err));
-  size_t n = l.count < max ? l.count : max;
-  manta_status st = paths_of(&l, n, logdir, out, err);
+  manta_status st = paths_of(&l, logdir, out, err);
   if (st == MANTA_OK)
-    *count = n;
+    *count = l.count;
   runs_fini(&l);
   return st;
 }

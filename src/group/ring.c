@@ -111,15 +111,6 @@ void manta__ring_publish(struct manta__ring *r, size_t payload, const struct man
   atomic_store_explicit(&r->h->head, r->pos, memory_order_release);
 }
 
-bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
-                        int64_t wall_ns, int64_t iteration)
-{
-  manta__ring_publish(r, payload, id, wall_ns, iteration);
-  // Either we see the sleeper, or it sees the new head before it sleeps.
-  atomic_thread_fence(memory_order_seq_cst);
-  return manta__ring_sleeps(r);
-}
-
 void manta__ring_wait_room(struct manta__ring *r, int64_t by)
 {
   atomic_store(&r->h->waiting, 1);
@@ -183,11 +174,6 @@ bool manta__ring_sleep(struct manta__ring *r)
     return true;
   atomic_store(&r->h->asleep, 0);
   return false;
-}
-
-void manta__ring_awake(struct manta__ring *r)
-{
-  atomic_store_explicit(&r->h->asleep, 0, memory_order_relaxed);
 }
 
 // --- mirror -------------------------------------------------------------------------------------

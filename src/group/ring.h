@@ -77,9 +77,6 @@ static inline bool manta__ring_sleeps(struct manta__ring *r)
 {
   return atomic_load(&r->h->asleep) && atomic_exchange(&r->h->asleep, 0);
 }
-/* All of this in one. */
-bool manta__ring_commit(struct manta__ring *r, size_t payload, const struct manta__ident *id,
-                        int64_t wall_ns, int64_t iteration);
 /* Waits until the consumer has moved, at most until `by`. */
 void manta__ring_wait_room(struct manta__ring *r, int64_t by);
 
@@ -94,11 +91,6 @@ static inline const uint8_t *manta__ring_payload(const struct manta__ring_rec *r
 static inline void manta__ring_unread(struct manta__ring *r, const struct manta__ring_rec *rec)
 {
   r->pos -= rec->len;
-}
-/* Bytes that were not read yet. */
-static inline uint64_t manta__ring_waiting(const struct manta__ring *r)
-{
-  return atomic_load_explicit(&r->h->head, memory_order_acquire) - r->pos;
 }
 /* Gives back all that was read so far, and wakes a waiting producer. */
 void manta__ring_release(struct manta__ring *r);
@@ -121,8 +113,8 @@ static inline uint64_t manta__ring_tail(const struct manta__ring *r)
   return atomic_load_explicit(&r->h->tail, memory_order_acquire);
 }
 
-/* About to sleep: false if there is something to read after all. */
+/* About to sleep: false if there is something to read after all. The first producer to wake the
+ * sleeper takes the mark off; one that wakes by itself may leave it there. */
 bool manta__ring_sleep(struct manta__ring *r);
-void manta__ring_awake(struct manta__ring *r);
 
 #endif

@@ -471,19 +471,3 @@ void manta__ledger_totals(const manta__ledger *l, struct manta__ledger_totals *o
                                        .gpus_used = (double)gpus / MANTA__UNIT,
                                        .gpus = s->gpu_count};
 }
-
-manta_status manta__ledger_describe(const manta__ledger *l, manta__buf *out)
-{
-  const struct manta__stock *s = &l->stock;
-  struct manta__ledger_totals t;
-  char used[32], total[32];
-  manta__ledger_totals(l, &t);
-  MANTA_TRY(manta__buf_printf(out, "CPUs %.15g/%.15g", t.cpus_used, t.cpus));
-  if (t.gpus > 0)
-    MANTA_TRY(manta__buf_printf(out, ", GPUs %.15g/%.15g", t.gpus_used, t.gpus));
-  for (int i = 0; i < s->named_count; i++)
-    MANTA_TRY(manta__buf_printf(out, ", %s %s/%s", s->named[i].name,
-                                manta__units_text(s->named[i].used, used),
-                                manta__units_text(s->named[i].total, total)));
-  return MANTA_OK;
-}

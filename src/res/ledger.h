@@ -115,7 +115,5 @@ struct manta__ledger_totals {
   double gpus_used, gpus;
 };
 void manta__ledger_totals(const manta__ledger *l, struct manta__ledger_totals *out);
-/* Appends one line: "CPUs 3/8, GPUs 0.5/1, disk 1/2". */
-manta_status manta__ledger_describe(const manta__ledger *l, manta__buf *out);
 
 #endif

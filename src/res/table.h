@@ -25,7 +25,7 @@ struct manta__table_row {
 struct manta__table {
   const struct manta__table_row *rows;
   size_t count;
-  const char *totals; /* the line below, as manta__ledger_describe gives it, or NULL */
+  const char *totals; /* the line below, "CPUs 3/8, GPUs 0/1", or NULL */
 };
 
 /* Appends the table, every line ending in a newline, or nothing (MANTA_ENOMEM, MANTA_ETOOBIG). A

@@ -32,18 +32,6 @@ manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta_
   return MANTA_OK;
 }
 
-manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request,
-                              const manta_value *v, manta_error *err)
-{
-  struct manta__msg m = {.kind = request->kind,
-                         .flags = MANTA__FRAME_REPLY,
-                         .group = request->group,
-                         .id = request->id,
-                         .call = request->call};
-  static const manta_value nil = {0};
-  return manta__conn_send_value(c, &m, v ? v : &nil, err);
-}
-
 bool manta__rpc_take(struct manta__rpc *r, struct manta__msg *m)
 {
   if (!(m->flags & MANTA__FRAME_REPLY))

@@ -29,11 +29,8 @@ struct manta__rpc {
 manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta__msg *m,
                              const manta_value *v, int64_t by, manta__rpc_fn fn, void *ctx,
                              manta_error *err);
-/* Answers a request. v may be NULL. */
-manta_status manta__rpc_reply(manta__conn *c, const struct manta__msg *request,
-                              const manta_value *v, manta_error *err);
-/* Hands a received message to its call; false if it is no reply. A reply that nobody waits for (its
- * deadline passed) is dropped. */
+/* Hands a received message to its call; false if it is no reply, which has MANTA__FRAME_REPLY and
+ * the request's number in `call`. A reply that nobody waits for any more is dropped. */
 bool manta__rpc_take(struct manta__rpc *r, struct manta__msg *m);
 /* Ends calls whose deadline has passed; returns the next deadline or MANTA__NEVER. */
 int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now);

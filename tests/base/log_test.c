@@ -94,8 +94,8 @@ static void a_long_message_is_cut_to_one_line(void **state)
 static void messages_go_to_the_function_that_was_set(void **state)
 {
   struct heard h = {0};
+  setenv("MANTA_LOG", "info", 1); // read by the first message of this process
   manta_set_log(hear, &h);
-  manta__log_level(MANTA_LOG_INFO);
   errno = ENOENT;
   manta__warn("open %s: %m", "x");
   assert_int_equal(errno, ENOENT);
@@ -104,8 +104,7 @@ static void messages_go_to_the_function_that_was_set(void **state)
   assert_string_equal(h.text, "open x: No such file or directory");
   manta__debug("not shown");
   assert_int_equal(h.count, 1);
-  manta__log_level(MANTA_LOG_DEBUG);
-  manta__debug("shown");
+  manta__info("shown");
   assert_int_equal(h.count, 2);
   manta_set_log(NULL, NULL);
 }

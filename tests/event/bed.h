@@ -83,6 +83,17 @@ static inline int64_t bed_size(struct bed *b, const char *name)
   return fstatat(b->dir, name, &sb, 0) < 0 ? -1 : sb.st_size;
 }
 
+/* How many segments the log has. */
+static inline int bed_segments(struct bed *b)
+{
+  char name[MANTA__SEGMENT_NAME_MAX];
+  for (int n = 0;; n++) {
+    manta__segment_name(name, n + 1);
+    if (bed_size(b, name) < 0)
+      return n;
+  }
+}
+
 /* Reads the log from the start: how many records, how many bytes torn. seqs (may be NULL) gets the
  * seq of the first `max` of them. */
 static inline int bed_read(struct bed *b, uint64_t *seqs, int max, int64_t *torn)

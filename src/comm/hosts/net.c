@@ -74,14 +74,6 @@ manta_status manta__wire_test(struct manta__wire *w, struct manta__net_req **req
   return st;
 }
 
-bool manta__wire_lost(struct manta__wire *w, int peer)
-{
-  pthread_mutex_lock(&w->lock);
-  bool lost = w->net->ops->lost(w->net, peer);
-  pthread_mutex_unlock(&w->lock);
-  return lost;
-}
-
 // Until something comes in, or a thread that made progress says so, but no longer than LOOK_MS.
 static void doze(struct manta__wire *w)
 {

@@ -25,7 +25,7 @@
 
 #include <manta/status.h>
 
-#define MANTA__NET_VERSION  1
+#define MANTA__NET_VERSION  2
 #define MANTA__NET_BLOB_MAX (64u << 10)
 #define MANTA__NET_PENDING  1 /* what `test` says of a request that goes on */
 
@@ -67,7 +67,6 @@ struct manta__net_ops {
   bool (*progress)(struct manta__net *net);
   /* A descriptor that becomes readable when progress has something to do; -1: it has already. */
   int (*arm)(struct manta__net *net);
-  bool (*lost)(const struct manta__net *net, int peer);
   /* The end, in a hurry: every request is over, every peer lost, and no buffer is touched again. */
   void (*stop)(struct manta__net *net);
 };
@@ -109,6 +108,5 @@ void manta__wire_turn(struct manta__wire *w, int *idle);
 /* Gives up n requests (NULL is fine): none of their buffers is touched again. If one can't be
  * cancelled the whole net is stopped. */
 void manta__wire_drop(struct manta__wire *w, struct manta__net_req **req, size_t n);
-bool manta__wire_lost(struct manta__wire *w, int peer);
 
 #endif

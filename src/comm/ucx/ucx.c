@@ -415,11 +415,6 @@ static int ucx_arm(struct manta__net *net)
   return !u->stopped && ucp_worker_arm(u->worker) == UCS_OK ? u->fd : -1;
 }
 
-static bool ucx_lost(const struct manta__net *net, int peer)
-{
-  return ((const struct ucx *)net)->peer[peer].lost;
-}
-
 // --- the end ------------------------------------------------------------------------------------
 
 static bool closing(struct ucx *u, void **request)
@@ -558,7 +553,6 @@ static const struct manta__net_ops ops = {.version = MANTA__NET_VERSION,
                                           .release = ucx_release,
                                           .progress = ucx_progress,
                                           .arm = ucx_arm,
-                                          .lost = ucx_lost,
                                           .stop = ucx_stop};
 
 extern MANTA_API const struct manta__net_ops *const manta_net_entry;
