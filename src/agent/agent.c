@@ -204,7 +204,7 @@ static void group_free(struct manta__agent_group *g)
   manta__fd_close(&g->tty);
   manta__free(g->path);
   manta__free(g->name);
-  manta__free(g->best);
+  manta__best_scores_fini(&g->best);
   manta_value_fini(&g->elsewhere);
   manta__free(g);
 }

@@ -39,6 +39,7 @@
 
 #include "base/buf.h"
 #include "ckpt/queue.h"
+#include "ckpt/retain.h"
 #include "group/ctl.h"
 #include "group/proto.h"
 #include "group/ring.h"
@@ -159,9 +160,8 @@ struct manta__agent_group {
   pid_t writer_pid;
   struct manta__agent_worker *writing; /* whose slot the writer has */
   int writing_slot;
-  double *best; /* keep_best best scores given to the writer */
-  int best_count;
-  struct manta__msg drain; /* a request that waits for the writer to be idle; kind 0: none */
+  struct manta__best_scores best; /* of what was given to the writer, or waits for it */
+  struct manta__msg drain;        /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;
   char *name;                /* of its trainer; NULL: not told yet */
   bool hold;                 /* its idle workers are not to be ended for another group */

@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -81,34 +80,6 @@ void manta__agent_snap_bury(struct manta__agent_group *g)
         !manta__snapq_busy(&w->snapq))
       worker_free(w);
   }
-}
-
-// --- scores -------------------------------------------------------------------------------------
-
-static bool better(const struct manta__agent_group *g, double a, double b)
-{
-  return g->score_min ? a < b : a > b;
-}
-
-// Whether retention would keep it for its score; counts it if so.
-static bool wanted(struct manta__agent_group *g, const struct manta__slot_meta *m)
-{
-  if (g->keep_best <= 0 || !m->has_score || isnan(m->score))
-    return false;
-  if (!g->best && !(g->best = manta__calloc((size_t)g->keep_best, sizeof *g->best)))
-    return false;
-  int i = g->best_count;
-  if (i == g->keep_best) {
-    if (!better(g, m->score, g->best[i - 1]))
-      return false;
-    i--;
-  } else {
-    g->best_count++;
-  }
-  for (; i > 0 && better(g, m->score, g->best[i - 1]); i--)
-    g->best[i] = g->best[i - 1];
-  g->best[i] = m->score;
-  return true;
 }
 
 // --- the writer ---------------------------------------------------------------------------------
@@ -285,6 +256,13 @@ static void weigh(struct manta__agent_group *g, int64_t capacity)
   manta__host_fini(&h);
 }
 
+// Whether retention would keep it for its score.
+static bool wanted(struct manta__agent_group *g, const struct manta__slot_meta *m)
+{
+  struct manta__retention keep = {g->keep_last, g->keep_best, g->score_min};
+  return manta__retain_wants(&g->best, &keep, m->has_score, m->score);
+}
+
 void manta__agent_snap(struct manta__agent_worker *w, struct manta__msg *m)
 {
   struct manta__snap_msg s;
@@ -399,9 +377,7 @@ void manta__agent_snap_run_ended(struct manta__agent_group *g)
     manta__snapq_init(&w->snapq);
   }
   g->writing = NULL;
-  g->best_count = 0;
-  manta__free(g->best);
-  g->best = NULL;
+  manta__best_scores_fini(&g->best);
   manta__agent_disconnect(g->writer); // it ends when its socket closes
   g->writer = NULL;
   manta__agent_snap_bury(g);

@@ -10,12 +10,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
+
 static bool scored(const struct manta__manifest *m)
 {
   return m->has_score && !isnan(m->score);
 }
 
-bool manta__retain_better(double a, double b, bool score_min)
+// Equal ones are not better than each other.
+static bool better(double a, double b, bool score_min)
 {
   return score_min ? a < b : a > b;
 }
@@ -27,7 +30,7 @@ int64_t manta__retain_best(const struct manta__manifest *list, size_t count, boo
   for (size_t i = 0; i < count; i++) {
     if (!scored(&list[i]) || (skip && skip[i]))
       continue;
-    if (best < 0 || !manta__retain_better(list[best].score, list[i].score, score_min))
+    if (best < 0 || !better(list[best].score, list[i].score, score_min))
       best = (int64_t)i;
   }
   return best;
@@ -55,13 +58,29 @@ void manta__retain_mark(const struct manta__manifest *list, size_t count,
     stays[i] = true;
 }
 
-bool manta__retain_wants(const struct manta__manifest *list, size_t count,
-                         const struct manta__retention *keep, bool has_score, double score)
+bool manta__retain_wants(struct manta__best_scores *b, const struct manta__retention *keep,
+                         bool has_score, double score)
 {
-  if (!has_score || isnan(score))
+  if (keep->keep_best <= 0 || !has_score || isnan(score))
     return false;
-  int better = 0;
-  for (size_t i = 0; i < count; i++)
-    better += scored(&list[i]) && manta__retain_better(list[i].score, score, keep->score_min);
-  return better < keep->keep_best;
+  if (!b->score && !(b->score = manta__calloc((size_t)keep->keep_best, sizeof *b->score)))
+    return false;
+  int i = b->count;
+  if (i == keep->keep_best) {
+    if (!better(score, b->score[i - 1], keep->score_min))
+      return false;
+    i--;
+  } else {
+    b->count++;
+  }
+  for (; i > 0 && better(score, b->score[i - 1], keep->score_min); i--)
+    b->score[i] = b->score[i - 1];
+  b->score[i] = score;
+  return true;
+}
+
+void manta__best_scores_fini(struct manta__best_scores *b)
+{
+  manta__free(b->score);
+  *b = (struct manta__best_scores){0};
 }

@@ -351,8 +351,3 @@ void manta__store_discard(manta__store *s, const struct manta__manifest *m)
   if (manta__ckdir_number(m->name) >= 0 && manta__ckdir_remove(s->dir, m->name) < 0)
     manta__warn("remove checkpoint %s: %m", m->name);
 }
-
-bool manta__retention_wants(const manta__store *s, bool has_score, double score)
-{
-  return manta__retain_wants(s->list, s->count, &s->keep, has_score, score);
-}

@@ -70,8 +70,6 @@ manta_status manta__store_commit(manta__store *s, const struct manta__manifest *
                                  manta_error *err);
 /* Takes back what manta__store_write wrote; twice is harmless. */
 void manta__store_discard(manta__store *s, const struct manta__manifest *m);
-/* Would retention keep a snapshot with this score for its score (not for its age)? */
-bool manta__retention_wants(const manta__store *s, bool has_score, double score);
 
 /* All manifests under rundir/checkpoints, oldest first (manta_free the array). Invalid ones are
  * left out, each with a warning that names the file. verify: also hash every file. */

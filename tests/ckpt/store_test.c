@@ -244,24 +244,6 @@ static void nan_is_no_score(void **ctx)
   manta__store_close(s);
 }
 
-static void wanted_is_what_would_be_kept_for_its_score(void **ctx)
-{
-  struct fixture *f = *ctx;
-  manta__store *s = open_store(f, &(struct manta__retention){1, 2, true});
-  assert_false(manta__retention_wants(s, false, 0));
-  assert_false(manta__retention_wants(s, true, NAN));
-  assert_true(manta__retention_wants(s, true, 100));
-  put_scored(f, s, 1, 3);
-  put_scored(f, s, 2, 5);
-  assert_true(manta__retention_wants(s, true, 4));
-  assert_true(manta__retention_wants(s, true, 5)); // of equals the newer
-  assert_false(manta__retention_wants(s, true, 6));
-  manta__store_close(s);
-  s = open_store(f, &(struct manta__retention){1, 0, true});
-  assert_false(manta__retention_wants(s, true, 1));
-  manta__store_close(s);
-}
-
 static void a_reader_outlives_retention(void **ctx)
 {
   struct fixture *f = *ctx;
@@ -470,7 +452,6 @@ int main(void)
       TEST(a_slot_without_sense_is_not_stored),
       TEST(retention_keeps_the_last_and_the_best),
       TEST(nan_is_no_score),
-      TEST(wanted_is_what_would_be_kept_for_its_score),
       TEST(a_reader_outlives_retention),
       TEST(opening_removes_leftovers_only),
       TEST(a_second_store_leaves_the_first_ones_write_alone),
