@@ -59,7 +59,6 @@ typedef enum manta_harm {
   X(EPREEMPTED, -62, GROUP, "asked to stop")                                                       \
   X(ECORRUPT, -80, RUN, "checksum mismatch")                                                       \
   X(EAGENT, -81, RUN, "the agent died")                                                            \
-  X(ERETRIES, -82, RUN, "retries used up")                                                         \
   X(EUNEVEN, -83, RUN, "ranks reported different numbers of rows")
 
 typedef enum manta_status {

@@ -176,10 +176,10 @@ MANTA_API manta_status manta_trainer_start(manta_trainer *t, manta_error *err);
  * thread. rc NULL: every default. On success *results (NULL, {0} or a valid value) becomes the list
  * of return values by rank, the caller's to fini; on failure it is as it was. `fn` must lie in the
  * program or in an object loaded before manta_init. The error is the first real one, with the rank
- * it comes from in err->rank: MANTA_EUSER or what `fn` returned; MANTA_EWORKER when the
- * retries are used up (the message says how it died, or that it hung); MANTA_EUNEVEN;
- * MANTA_EPREEMPTED after a notice, and MANTA_ECANCELED: the run can be resumed. The trainer can run
- * again afterwards. */
+ * it comes from in err->rank: MANTA_EUSER or what `fn` returned; when the retries are used up
+ * MANTA_EWORKER or MANTA_EHUNG, of the last loss (the message says how, and how many retries there
+ * were); MANTA_EUNEVEN; MANTA_EPREEMPTED after a notice, and MANTA_ECANCELED: the run can be
+ * resumed. The trainer can run again afterwards. */
 MANTA_API manta_status manta_trainer_run(manta_trainer *t, manta_train_fn fn,
                                          const manta_run_config *rc, manta_value *results,
                                          manta_error *err);
