@@ -31,7 +31,8 @@ struct log_scan {
     bool any;
     uint32_t attempt; /* newest of this rank */
     uint64_t seq;     /* and its highest */
-  } seen[MANTA_MAX_RANKS];
+  } * seen;           /* by rank, of the ranks below seen_count */
+  int seen_count;
   struct cut *cuts; /* both fields rise from one to the next */
   size_t cut_count;
   manta__buf last; /* newest row of rank 0, packed */
@@ -81,6 +82,20 @@ static bool is_void(const struct log_scan *c, const struct manta__record *h, con
   return lo < c->cut_count && manta__row_iteration(payload, h->len) > c->cuts[lo].to;
 }
 
+static manta_status make_place(struct scan *c, int rank, manta_error *err)
+{
+  if (rank < c->seen_count)
+    return MANTA_OK;
+  int count = rank < 2 * c->seen_count ? 2 * c->seen_count : rank + 1;
+  struct seen *p = manta__realloc(c->seen, (size_t)count * sizeof *p);
+  if (!p)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory to sum up run.log");
+  memset(p + c->seen_count, 0, (size_t)(count - c->seen_count) * sizeof *p);
+  c->seen = p;
+  c->seen_count = count;
+  return MANTA_OK;
+}
+
 // Was this row seen before, or does it belong to an attempt that its rank has left behind?
 static bool is_stale(struct log_scan *c, const struct manta__ident *id)
 {
@@ -94,8 +109,10 @@ static bool is_stale(struct log_scan *c, const struct manta__ident *id)
 static manta_status add_row(struct log_scan *c, const struct manta__record *h,
                             const uint8_t *payload, manta_error *err)
 {
-  if (h->id.rank < 0 || h->id.rank >= MANTA_MAX_RANKS || is_stale(c, &h->id) ||
-      is_void(c, h, payload))
+  if (h->id.rank < 0 || h->id.rank >= MANTA_MAX_RANKS)
+    return MANTA_OK;
+  MANTA_TRY(make_place(c, h->id.rank, err));
+  if (is_stale(c, &h->id) || is_void(c, h, payload))
     return MANTA_OK;
   c->s.rows++;
   if (h->id.rank != 0)
@@ -211,7 +228,8 @@ static void forget(struct log_scan *c)
   c->s.torn = torn;
   c->records = 0;
   c->last.len = 0;
-  memset(c->seen, 0, sizeof c->seen);
+  if (c->seen)
+    memset(c->seen, 0, (size_t)c->seen_count * sizeof *c->seen);
 }
 
 static manta_status scan_all(struct log_scan *c, int dirfd, const char *path, manta_error *err)
@@ -246,6 +264,7 @@ manta_status manta__run_summary_read(struct manta__run_summary *out, int dirfd, 
     *out = c->s;
   manta__buf_fini(&c->last);
   manta__free(c->cuts);
+  manta__free(c->seen);
   manta__free(c);
   return st;
 }

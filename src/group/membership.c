@@ -24,6 +24,12 @@ void manta__membership_init(struct manta__membership *g, const struct manta__pol
   g->root.rank = -1;
 }
 
+void manta__membership_extend(struct manta__membership *g, struct manta__member *places, int count)
+{
+  g->member = places;
+  g->places = count;
+}
+
 void manta__membership_begin(struct manta__membership *g, uint32_t attempt, int64_t now)
 {
   g->attempt = attempt;

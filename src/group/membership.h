@@ -61,7 +61,8 @@ struct manta__membership {
   enum manta__phase phase;
   uint32_t attempt;
   int world;
-  struct manta__member *member; /* by rank; the caller's array of `places` entries */
+  struct manta__member
+      *member; /* by rank; the caller's array of `places` entries, >= policy.want */
   int places;
   int retries, backoffs;
   int64_t by; /* when the clock matters next; MANTA__NEVER */
@@ -83,6 +84,8 @@ enum manta__membership_do {
 
 void manta__membership_init(struct manta__membership *g, const struct manta__policy *p,
                             struct manta__member *places, int count);
+/* The caller's array is another one now, which begins with what the old one has. */
+void manta__membership_extend(struct manta__membership *g, struct manta__member *places, int count);
 /* Begins at `attempt` (0 in a fresh run). */
 void manta__membership_begin(struct manta__membership *g, uint32_t attempt, int64_t now);
 

@@ -6,6 +6,7 @@
 
 #include <manta/trainer.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 
 // --- what a communicator asks of its host -------------------------------------------------------
@@ -98,9 +99,11 @@ static manta_status open_wire(struct manta__comms *c, manta_error *err)
   const struct manta__job *job = c->job;
   const struct manta__net_ops *ops;
   const struct manta__iface *face;
-  bool remote[MANTA_MAX_RANKS];
   struct manta__net *net;
   MANTA_TRY(manta__comms_face(c, &face, err));
+  bool *remote = manta__calloc((size_t)job->world, sizeof *remote);
+  if (!remote)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for %d ranks", job->world);
   for (int r = 0; r < job->world; r++)
     remote[r] = job->host_of[r] != job->node_rank;
   struct manta__net_config cfg = {.rank = job->id.rank,
@@ -113,6 +116,7 @@ static manta_status open_wire(struct manta__comms *c, manta_error *err)
   manta_status st = manta__net_load("ucx", &ops, &why);
   if (st == MANTA_OK)
     st = ops->create(&net, &cfg, &why);
+  manta__free(remote);
   manta__blobs_fini(&c->blobs);
   if (st < 0)
     return name_host(c, &why, err);

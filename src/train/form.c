@@ -293,7 +293,8 @@ void manta__form_on_formed(manta_trainer *t, struct manta__link *n, struct manta
     t->spawning = false;
     return;
   }
-  if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt || world > MANTA_MAX_RANKS)
+  if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt ||
+      world > r->membership.places)
     return;
   n->gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0);
   for (int i = 0; i < world; i++)

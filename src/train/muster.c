@@ -321,21 +321,24 @@ static void start(manta_run *r, int64_t now)
 {
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
-  static int64_t rank[MANTA_MAX_RANKS]; // the lock is held
   int world = give_counts(t);
-  if (world < r->membership.policy.min || world == 0)
+  int64_t *rank = manta__calloc((size_t)world + 1, sizeof *rank);
+  if (!rank)
+    manta_error_set(&err, MANTA_ENOMEM, "no memory for %d workers", world);
+  else if (world < r->membership.policy.min || world == 0)
     manta_error_set(&err, MANTA_ENOROOM, "only %d of at least %d workers have started", world,
                     r->membership.policy.min);
   // What cannot be started on a host will not be there the next time either.
   bool mistake = t->muster_error.status < 0 && t->muster_error.status != MANTA_ENOROOM;
   if (mistake || err.status < 0) {
     manta__form_noroom(r, t->muster_error.status < 0 ? &t->muster_error : &err, now);
+    manta__free(rank);
     return;
   }
-  memset(rank, 0, sizeof *rank * (size_t)world);
   for (int i = 0; i < t->hosts; i++)
     give_ranks(t, &t->host[i], rank);
   memcpy(t->wids, rank, sizeof *rank * (size_t)world);
+  manta__free(rank);
   if (start_all(r, world, &err) < 0)
     manta__form_noroom(r, &err, now);
   else

@@ -79,11 +79,33 @@ static void name_of(char name[NAME_BYTES], int rank, const struct manta__bulk *b
 void manta__results_forget(manta_run *r)
 {
   for (int i = 0; i < r->membership.places; i++) {
-    if (r->result)
-      manta_value_fini(&r->result[i]);
+    manta_value_fini(&r->result[i]);
     if (r->bulk)
       bulk_fini(&r->bulk[i]);
   }
+}
+
+// What lies beyond the places so far becomes empty: also what an earlier try left there.
+static void *grow(void *p, size_t from, size_t to, size_t size)
+{
+  uint8_t *grown = manta__realloc(p, to * size);
+  if (grown)
+    memset(grown + from * size, 0, (to - from) * size);
+  return grown;
+}
+
+manta_status manta__results_reserve(manta_run *r, int count, manta_error *err)
+{
+  size_t from = (size_t)r->membership.places, to = (size_t)count;
+  manta_value *result = grow(r->result, from, to, sizeof *result);
+  if (result)
+    r->result = result;
+  struct manta__bulk *bulk = result && r->bulk ? grow(r->bulk, from, to, sizeof *bulk) : NULL;
+  if (bulk)
+    r->bulk = bulk;
+  if (!result || (r->bulk && !bulk))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for the results of %d ranks", count);
+  return MANTA_OK;
 }
 
 static manta_status have_bulk(manta_run *r, manta_error *err)
@@ -117,7 +139,7 @@ manta_status manta__results_give(manta_run *r, struct manta__msg *m, const manta
   int rank = m->id.rank;
   const manta_value *result = manta_value_get(v, "result");
   const char *kind = manta_value_as_string(manta_value_get(v, "kind"), NULL);
-  if (r->result && result && manta_value_copy(&r->result[rank], result) < 0)
+  if (result && manta_value_copy(&r->result[rank], result) < 0)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for the result of rank %d", rank);
   return kind && m->fds > 0 ? take_memory(r, rank, m, kind, err) : MANTA_OK;
 }
@@ -316,8 +338,9 @@ manta_status manta__results_open(manta_run *r, const manta_value *finish, manta_
   size_t n = files && files->type == MANTA_LIST ? files->count : 0;
   if (n == 0)
     return MANTA_OK;
-  if (n > (size_t)r->membership.places)
+  if (n > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_ECORRUPT, "run.log has results of %zu ranks", n);
+  MANTA_TRY(manta__ranks_reserve(r, (int)n, err));
   r->membership.world = (int)n;
   MANTA_TRY(have_bulk(r, err));
   for (size_t i = 0; i < n; i++)

@@ -361,6 +361,7 @@ static void on_asked(manta_trainer *t, const manta_value *v)
 {
   const char *what = manta_value_as_string(manta_value_get(v, "what"), "");
   int64_t n = manta_value_as_int(manta_value_get(v, "n"), 0);
+  manta_error err = MANTA_ERROR_INIT;
   manta_run *r = t->run;
   if (!r)
     return;
@@ -368,8 +369,9 @@ static void on_asked(manta_trainer *t, const manta_value *v)
     manta__membership_stop(&r->membership, MANTA_ECANCELED, "ended by `manta kill`");
   else if (!strcmp(what, "notice"))
     manta__membership_notice(&r->membership);
-  else if (!strcmp(what, "resize") && n >= 1 && n <= MANTA_MAX_RANKS)
-    manta__membership_resize(&r->membership, (int)n);
+  else if (!strcmp(what, "resize") && n >= 1 && n <= MANTA_MAX_RANKS &&
+           manta__ranks_resize(r, (int)n, &err) < 0)
+    manta__run_warn(t, "not resized: %s", err.message);
 }
 
 void manta__run_on_msg(manta_trainer *t, struct manta__link *n,

@@ -133,8 +133,9 @@ struct manta_trainer {
   bool score_min;
   int notice; /* set by manta_trainer_notice, from a signal handler perhaps */
   struct manta__newest newest;
-  int world; /* of the newest attempt */
-  int64_t wids[MANTA_MAX_RANKS];
+  int world;     /* of the newest attempt */
+  int64_t *wids; /* … its workers by rank */
+  int wid_places;
 };
 
 struct manta_run {
@@ -150,7 +151,6 @@ struct manta_run {
   manta__log_writer *log;
   uint64_t log_seq;
   struct manta__membership membership;
-  struct manta__member *members;
   struct manta__align align;
   struct manta__exchange exchange;
   bool strict_reports, listening;
@@ -205,6 +205,15 @@ struct manta_run {
 /* Copies a config struct of whatever age into one of ours. */
 manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
                                 manta_error *err);
+
+/* --- ranks.c --- */
+
+/* Makes room for so many ranks. Before others know of the run, or with the lock held. */
+manta_status manta__ranks_reserve(manta_run *r, int count, manta_error *err);
+/* The same for t->wids. With the lock held. */
+manta_status manta__ranks_reserve_wids(manta_trainer *t, int count, manta_error *err);
+/* The run is to have so many workers from its next attempt on. With the lock held. */
+manta_status manta__ranks_resize(manta_run *r, int want, manta_error *err);
 
 /* --- hosts.c --- */
 
@@ -344,6 +353,8 @@ bool manta__ending_step(manta_run *r);
 manta_status manta__results_give(manta_run *r, struct manta__msg *m, const manta_value *v,
                                  manta_error *err);
 void manta__results_forget(manta_run *r);
+/* Room for the results of `count` ranks, of which there are r->membership.places so far. */
+manta_status manta__results_reserve(manta_run *r, int count, manta_error *err);
 /* Begins to write the large ones into files; false: there are none, or it cannot be. Each step
  * writes a piece; false after the last. */
 bool manta__results_store(manta_run *r);

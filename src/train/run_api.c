@@ -118,7 +118,7 @@ static void run_free(manta_run *r)
   manta__results_forget(r);
   manta__free(r->bulk);
   manta__free(r->result);
-  manta__free(r->members);
+  manta__free(r->membership.member);
   manta__free(r->dir);
   manta__free(r->score);
   manta_value_fini(&r->config);
@@ -185,7 +185,7 @@ static void set_policy(manta_run *r, const manta_run_config *rc)
                             .grace_s = t->grace,
                             .grow_after_s = manta__knob_seconds(MANTA__KNOB_GROW_AFTER),
                             .resize_every_s = manta__knob_seconds(MANTA__KNOB_RESIZE_EVERY)};
-  manta__membership_init(&r->membership, &p, r->members, MANTA_MAX_RANKS);
+  manta__membership_init(&r->membership, &p, NULL, 0);
 }
 
 static void set_screen(manta_run *r, const manta_display *display)
@@ -199,11 +199,8 @@ static void set_screen(manta_run *r, const manta_display *display)
 
 static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_error *err)
 {
-  r->members = manta__calloc(MANTA_MAX_RANKS, sizeof *r->members);
-  r->result = manta__calloc(MANTA_MAX_RANKS, sizeof *r->result);
-  if (!r->members || !r->result)
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
   set_policy(r, rc);
+  MANTA_TRY(manta__ranks_reserve(r, r->membership.policy.want, err));
   r->keep_last = rc->keep_last == 0 ? 2 : rc->keep_last;
   r->keep_best = rc->keep_best;
   r->score_min = rc->score_min;
@@ -255,6 +252,8 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
   manta_status st = MANTA_OK;
   if (t->run)
     st = manta_error_set(err, MANTA_ESTATE, "the trainer has a run already: close it first");
+  if (st == MANTA_OK)
+    st = manta__ranks_reserve_wids(t, r->membership.places, err);
   if (st == MANTA_OK)
     st = manta__link_up(t->host[0].link, err);
   if (st == MANTA_OK) {

@@ -149,6 +149,7 @@ static void trainer_free(manta_trainer *t)
   manta__free(t->name);
   manta__free(t->logdir);
   manta__free(t->run_dir);
+  manta__free(t->wids);
   manta__free(t->callbacks);
   manta__program_fini(&t->program);
   manta_value_fini(&t->config);
@@ -281,15 +282,15 @@ manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *er
     return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
                            workers);
   pthread_mutex_lock(&drv.lock);
-  t->workers = workers;
-  if (t->min_workers > workers)
-    t->min_workers = workers;
-  if (t->run && !t->run->over) {
-    manta__membership_resize(&t->run->membership, workers);
+  manta_status st = t->run ? manta__ranks_resize(t->run, workers, err) : MANTA_OK;
+  if (st == MANTA_OK) {
+    t->workers = workers;
+    if (t->min_workers > workers)
+      t->min_workers = workers;
     manta__driver_wake();
   }
   pthread_mutex_unlock(&drv.lock);
-  return MANTA_OK;
+  return st;
 }
 
 void manta_trainer_hold(manta_trainer *t, bool hold)
