@@ -94,6 +94,12 @@ static void note_score(manta_session *s, const manta_value *row)
   s->score_known = v->type == MANTA_REAL || v->type == MANTA_INT || v->type == MANTA_BOOL;
 }
 
+// Else retention would keep by a score that never comes. Before the first report there is none.
+bool manta__session_lacks_score(const manta_session *s)
+{
+  return s->score_key && !s->score_known && s->job->id.rank == 0 && s->reported;
+}
+
 static manta_status check_row(const manta_value *row, size_t *bytes, manta_error *err)
 {
   if (!row || row->type != MANTA_MAP)

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/session.h - the worker's side of a run: the one place that joins report count, checkpoint
- * and (later) data position.
+ * train/session.h - the worker's side of a run: the one place that joins report count and
+ * checkpoint.
+ *
+ *   session.c   the session of this process, from a job to the end of its function
+ *   passed.c    what came with the job, and a result that goes back as bytes
+ *   report.c    one row into the ring, with the score that checkpoints are kept by
+ *   save.h      snapshots; save.c: a state into a slot, load.c: one back out of it
+ *   leave.c     a process that ends inside of its function
+ *   gate.h      the threads of the worker in these calls; comms.h: its communicators
  */
 #ifndef MANTA_TRAIN_SESSION_H
 #define MANTA_TRAIN_SESSION_H
@@ -45,7 +52,7 @@ extern const struct manta__job_ops manta__session_ops;
 struct manta__job *manta__session_job(const manta_session *s);
 struct manta__comms *manta__session_comms(manta_session *s);
 
-/* --- for the calls of a session, which have two files --- */
+/* --- for the calls of a session: session.c, report.c, save.c, load.c, passed.c, leave.c --- */
 
 /* The threads of the worker in them. */
 extern struct manta__gate manta__session_gate;
@@ -55,5 +62,7 @@ manta_status manta__session_in_run(const manta_session *s, const char *what, man
 struct manta__ident manta__session_next_id(const manta_session *s);
 /* MANTA_EPREEMPTED. */
 manta_status manta__session_asked_to_stop(manta_error *err);
+/* True: checkpoints are kept by a score, and this rank, which saves, has reported rows without. */
+bool manta__session_lacks_score(const manta_session *s);
 
 #endif
