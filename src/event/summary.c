@@ -82,7 +82,7 @@ static bool is_void(const struct log_scan *c, const struct manta__record *h, con
   return lo < c->cut_count && manta__row_iteration(payload, h->len) > c->cuts[lo].to;
 }
 
-static manta_status make_place(struct scan *c, int rank, manta_error *err)
+static manta_status make_place(struct log_scan *c, int rank, manta_error *err)
 {
   if (rank < c->seen_count)
     return MANTA_OK;

@@ -2,7 +2,6 @@
 #include "train/comms.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include <manta/trainer.h>
 

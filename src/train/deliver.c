@@ -1,17 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/deliver.c - rows, output and callbacks, on the thread inside run or next and nowhere else.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/deliver.h"
+
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
+#include "train/driver.h"
+#include "train/form.h"
+#include "train/rows.h"
 #include "train/run.h"
+#include "train/say.h"
+#include "train/trainer.h"
 
 #define drv manta__drv
 

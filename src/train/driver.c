@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train/run.h"
+#include "train/driver.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "sys/sock.h"
 #include "sys/thread.h"
+#include "train/rows.h"
+#include "train/run.h"
+#include "train/trainer.h"
 
 #define BATCH_NS    10000000 /* rows are read at most this often */
 #define STACK_BYTES (512u << 10)

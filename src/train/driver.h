@@ -69,10 +69,6 @@ struct manta__driver {
 
 extern struct manta__driver manta__drv;
 
-/* Copies a config struct of whatever age into one of ours. */
-manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
-                                manta_error *err);
-
 /* --- driver.c: the process's side --- */
 
 /* Called by manta_init in the driver; argv is borrowed for good. */

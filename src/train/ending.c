@@ -6,7 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "train/form.h"
+#include "train/rows.h"
 #include "train/run.h"
+#include "train/say.h"
+#include "train/trainer.h"
 
 #define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
 #define SETTLE_STOP_S 0.5

@@ -1,17 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/exchange.c - what the ranks of an attempt tell each other through the driver: its side.
- *
- * (1) A round ends when every rank has given; then all get everything at once. If one leaves its
- *     function instead, those who wait are told.
- * (2) A round of agreement ends when every rank that is inside its function has voted: whoever
- *     dies or leaves is no longer waited for.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/exchange.h"
+
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "train/run.h"
+#include "train/say.h"
+#include "train/trainer.h"
 
 struct manta__voice { // of one rank
   uint8_t *blob;

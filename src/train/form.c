@@ -1,22 +1,19 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/form.c - attempts: what they begin from, who is asked for workers, and growing back.
- *
- * A trainer on one host sends its agent everything at once, and is told who takes part. One on
- * several hosts has to know first how many workers each of them has: train/muster.c.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/form.h"
+
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "ckpt/slot.h"
 #include "ckpt/store.h"
-#include "sys/sock.h"
+#include "train/muster.h"
+#include "train/rows.h"
 #include "train/run.h"
+#include "train/say.h"
+#include "train/trainer.h"
 
 #define PROBE_S      5.0 /* how often a run that is smaller than it should be asks for room */
 #define NEWEST_TRIES 5

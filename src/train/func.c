@@ -4,11 +4,9 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <link.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/hash.h"
 #include "base/log.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/knob.h"
-#include "train/run.h"
+#include "train/trainer.h"
 
 #define TIMEOUT_S 15.0
 #define drv       manta__drv

@@ -20,6 +20,7 @@
 #include "sys/proc.h"
 #include "sys/sock.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 #define HELLO_S       20.0
 #define RETRY_FIRST_S 0.5

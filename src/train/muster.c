@@ -1,25 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/muster.c - an attempt on several hosts: how many workers each has, and who gets which rank.
- *
- *   begin ──all hosts have answered their hello, or are not there──► each is asked for its share
- *         ──all have answered──► ranks are given out, blockwise, in the order of the hosts
- *
- * (1) The driver chooses the workers by name, so that it knows who takes part before any of them
- *     begins: a worker that dies meanwhile is a lost member, and nothing has to be taken back.
- * (2) A host that has less than its share leaves the rest to those that follow.
- * (3) A host that was lost is waited for a short while, one that was never there until its agent
- *     answers or gives up.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/muster.h"
+
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "sys/sock.h"
+#include "train/form.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 #define WAIT_S 5.0 /* for a lost host to come back, when others could go on */
 
@@ -87,7 +77,7 @@ static void drop_ready(struct manta__trainer_host *p)
 
 void manta__muster_end(manta_trainer *t)
 {
-  t->muster = MANTA__MUSTER_NONE;
+  t->muster.phase = MANTA__MUSTER_NONE;
   for (int i = 0; i < t->hosts; i++)
     drop_ready(&t->host[i]);
 }
@@ -103,8 +93,8 @@ manta_status manta__muster_begin(manta_trainer *t, manta_error *err)
     if (!p->link->conn && (now >= p->link->retry_ns || !p->link->known))
       MANTA_TRY(manta__link_up(p->link, err));
   }
-  t->muster = MANTA__MUSTER_HELLO;
-  t->muster_by = manta__deadline(WAIT_S);
+  t->muster.phase = MANTA__MUSTER_HELLO;
+  t->muster.by = manta__deadline(WAIT_S);
   manta__driver_wake();
   return MANTA_OK;
 }
@@ -168,15 +158,15 @@ void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const m
     struct manta__trainer_host *p = &t->host[i];
     if (p->link != n)
       continue;
-    if (t->muster != MANTA__MUSTER_ASKED || p->answered) {
+    if (t->muster.phase != MANTA__MUSTER_ASKED || p->answered) {
       if (why)
         lose_place(t, p, why);
       continue;
     }
     p->answered = true;
     take_ready(p, v ? manta_value_get(v, "ready") : NULL);
-    if (why && t->muster_error.status == MANTA_OK)
-      manta_error_set(&t->muster_error, why->status, "host %s: %s", manta__link_name(n),
+    if (why && t->muster.error.status == MANTA_OK)
+      manta_error_set(&t->muster.error, why->status, "host %s: %s", manta__link_name(n),
                       why->message);
   }
 }
@@ -329,9 +319,9 @@ static void start(manta_run *r, int64_t now)
     manta_error_set(&err, MANTA_ENOROOM, "only %d of at least %d workers have started", world,
                     r->membership.policy.min);
   // What cannot be started on a host will not be there the next time either.
-  bool mistake = t->muster_error.status < 0 && t->muster_error.status != MANTA_ENOROOM;
+  bool mistake = t->muster.error.status < 0 && t->muster.error.status != MANTA_ENOROOM;
   if (mistake || err.status < 0) {
-    manta__form_noroom(r, t->muster_error.status < 0 ? &t->muster_error : &err, now);
+    manta__form_noroom(r, t->muster.error.status < 0 ? &t->muster.error : &err, now);
     manta__free(rank);
     return;
   }
@@ -352,7 +342,7 @@ static bool awaited(const manta_trainer *t, int64_t now)
 {
   for (int i = 0; i < t->hosts; i++) {
     const struct manta__link *n = t->host[i].link;
-    if (n->conn && !n->spoke && (!n->known || now < t->muster_by))
+    if (n->conn && !n->spoke && (!n->known || now < t->muster.by))
       return true;
   }
   return false;
@@ -370,7 +360,7 @@ static void finish(manta_trainer *t, manta_status st, const manta_error *err, in
 {
   if (t->spawning) {
     t->spawning = false;
-    t->spawn_error = st < 0 ? *err : t->muster_error;
+    t->spawn_error = st < 0 ? *err : t->muster.error;
   } else if (st < 0) {
     manta__form_noroom(t->run, err, now);
   } else {
@@ -383,13 +373,13 @@ int64_t manta__muster_step(manta_trainer *t, int64_t now)
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = MANTA_OK;
-  if (t->muster == MANTA__MUSTER_NONE || (!t->spawning && !t->run))
+  if (t->muster.phase == MANTA__MUSTER_NONE || (!t->spawning && !t->run))
     return MANTA__NEVER;
-  if (t->muster == MANTA__MUSTER_HELLO) {
+  if (t->muster.phase == MANTA__MUSTER_HELLO) {
     if (awaited(t, now))
-      return t->muster_by > now ? t->muster_by : MANTA__NEVER;
-    t->muster = MANTA__MUSTER_ASKED;
-    t->muster_error = (manta_error)MANTA_ERROR_INIT;
+      return t->muster.by > now ? t->muster.by : MANTA__NEVER;
+    t->muster.phase = MANTA__MUSTER_ASKED;
+    t->muster.error = (manta_error)MANTA_ERROR_INIT;
     ask_all(t, &st, &err);
   }
   if (st == MANTA_OK && (unanswered(t) || ask_all(t, &st, &err)))

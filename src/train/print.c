@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "res/table.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 #define drv     manta__drv
 #define HELLO_S 2.0 // longer than that nobody waits for a table

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "train/config.h"
 #include "train/driver.h"
 
 #define MAX_WORDS 4096 /* of a command line or an environment that is given to us */

@@ -8,6 +8,7 @@
  */
 #include "base/alloc.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 manta_status manta__ranks_reserve(manta_run *r, int count, manta_error *err)
 {

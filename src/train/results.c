@@ -1,14 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/results.c - return values that are too large for a message, and for run.log.
- *
- * A worker hands such a result over as memory. When the run has ended well the driver's thread
- * writes it to results/rank-R.KIND in the run's directory, a piece at a time between its other
- * duties, and FINISH names the file: a run that is resumed reads it there.
- * (1) A file appears, by rename, when it is whole; FINISH has its length and its hash.
- * (2) A disk that is full is a warning: the results reach the caller all the same.
- * (3) Values are unpacked on the user's thread; one that cannot be is named with its file.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/results.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,6 +19,8 @@
 #include "sys/shm.h"
 #include "sys/sock.h"
 #include "train/run.h"
+#include "train/say.h"
+#include "wire/conn.h"
 
 #define DIRECTORY     "results"
 #define TEMPORARY     ".result"

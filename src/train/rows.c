@@ -1,15 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/rows.c - rows from the rings into run.log and, aligned, into the run's queue.
- *
- * (1) A row is in the log before its ring is released, and before a callback sees it.
- * (2) A rank far ahead is left in its ring for a while: the slow one may only wait for a core.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/rows.h"
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/run.h"
+#include "train/say.h"
+#include "train/trainer.h"
 
 #define QUEUE_BYTES (32u << 20) /* aligned rows the user has not taken: then the rings fill up */
 #define HELD_NS     1000000000  /* rows wait so long for a rank that lags behind */

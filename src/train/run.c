@@ -5,6 +5,8 @@
  * Messages and rows come in, the state machine (group/membership.h) says what to do, the log
  * records it, the aligned rows go to the user's thread. Everything here runs with the driver's
  * lock held. */
+#include "train/run.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +15,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sys/sock.h"
-#include "train/run.h"
+#include "train/form.h"
+#include "train/muster.h"
+#include "train/rows.h"
+#include "train/say.h"
+#include "train/trainer.h"
 
 // --- workers ------------------------------------------------------------------------------------
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/run_api.c - a run seen from the user's thread: beginning, rows, end.
+ * train/run_api.c - a run seen from the user's thread: beginning and end.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,77 +13,16 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/knob.h"
-#include "base/log.h"
-#include "base/pack.h"
-#include "ckpt/store.h"
-#include "event/rundir.h"
-#include "sys/file.h"
-#include "sys/shm.h"
 #include "sys/sock.h"
-#include "train/func.h"
+#include "train/config.h"
+#include "train/deliver.h"
+#include "train/driver.h"
+#include "train/form.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 #define CLOSE_S 10.0
 #define drv     manta__drv
-
-// --- the job -------------------------------------------------------------------------------------
-
-static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, manta_error *err)
-{
-  manta_value env = {0}, config = {0};
-  char cwd[4096], dir[PATH_MAX];
-  MANTA_TRY(manta_value_set_map(job));
-  MANTA_TRY(manta__func_describe(job, fn, err));
-  MANTA_TRY(manta__program_environment(&r->trainer->program, false, &env));
-  MANTA_TRY(manta_value_put(job, "env", &env));
-  if (getcwd(cwd, sizeof cwd))
-    MANTA_TRY(manta_value_put_string(job, "cwd", cwd));
-  MANTA_TRY(manta_value_copy(&config, &r->config));
-  MANTA_TRY(manta_value_put(job, "config", &config));
-  MANTA_TRY(manta_value_put_bool(job, "in_run", !r->exec));
-  MANTA_TRY(manta_value_put_bool(job, "single", r->single));
-  if (r->rundir >= 0) {
-    manta__dir_path(r->rundir, dir);
-    MANTA_TRY(manta_value_put_string(job, "dir", dir));
-  }
-  if (r->score)
-    MANTA_TRY(manta_value_put_string(job, "score", r->score));
-  return manta_value_put_int(job, "threads", r->trainer->worker_threads);
-}
-
-// struct manta__job_head, the description, the payload.
-static manta_status write_job(manta_run *r, const void *spec, size_t len, manta_error *err)
-{
-  struct manta__job_head h = {.spec = len, .payload = r->payload ? r->payload_bytes : 0};
-  size_t at = (sizeof h + len + MANTA__JOB_PAGE - 1) / MANTA__JOB_PAGE * MANTA__JOB_PAGE;
-  MANTA_TRY(manta__shm_create("manta-job", at + h.payload, &r->job_fd, err));
-  if (manta__write_all(r->job_fd, &h, sizeof h, NULL) == 0 &&
-      manta__write_all(r->job_fd, spec, len, NULL) == 0 &&
-      lseek(r->job_fd, (off_t)at, SEEK_SET) >= 0 &&
-      manta__write_all(r->job_fd, r->payload, h.payload, NULL) == 0)
-    return MANTA_OK;
-  return manta_error_set(err, MANTA_ENOMEM, "no memory for a job of %zu bytes: %m",
-                         at + (size_t)h.payload);
-}
-
-// All workers read the same description out of one memfd.
-static manta_status make_job(manta_run *r, manta_train_fn fn, manta_error *err)
-{
-  manta_value job = {0};
-  void *bytes = NULL;
-  size_t len;
-  manta_status st = fill_job(&job, r, fn, err);
-  if (st == MANTA_ENOMEM)
-    manta_error_set(err, st, "no memory to describe the job");
-  if (st == MANTA_OK)
-    st = manta_value_pack(&job, &bytes, &len, err);
-  if (st == MANTA_OK)
-    st = write_job(r, bytes, len, err);
-  manta_free(bytes);
-  manta_value_fini(&job);
-  r->payload = NULL;
-  return st;
-}
 
 // --- making and freeing --------------------------------------------------------------------------
 
@@ -247,7 +183,7 @@ static manta_run *run_alloc(manta_trainer *t, enum purpose what)
 static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  MANTA_TRY(make_job(r, fn, err));
+  MANTA_TRY(manta__job_make(r, fn, err));
   pthread_mutex_lock(&drv.lock);
   manta_status st = MANTA_OK;
   if (t->run)

@@ -4,8 +4,6 @@
  * read again if that one had finished.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -22,6 +20,7 @@
 #include "sys/proc.h"
 #include "train/func.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 #define ADOPT_WAIT_S 40.0 /* for the agent of a lost driver to finish its last write */
 #define drv          manta__drv

@@ -1,8 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/say.c - what a run says: to the user, who sees it on the thread inside run or next, and to
- * run.log.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/say.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 #define TEXT_BYTES (1u << 20) /* lines the user has not seen; more are dropped (and in the log) */
 

@@ -5,7 +5,6 @@
  */
 #include "train/shard.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

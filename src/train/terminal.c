@@ -1,11 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/terminal.c - MANTA_PDB=RANK (`manta run --pdb RANK`): one rank of each run has the driver's
- * terminal as its standard input, output and error, so that a debugger or a question works there.
- *
- * The rank reads and writes the terminal itself: it is in a session without one, so that the kernel
- * does not count it as a background process. What a rank that died did to its settings is undone.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/terminal.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,6 +8,7 @@
 #include "group/proto.h"
 #include "sys/sock.h"
 #include "train/run.h"
+#include "train/trainer.h"
 
 static bool far(const manta_trainer *t)
 {

@@ -1,7 +1,6 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * train/trainer.c - the trainer: create, start, shut down, what can be asked of it.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/trainer.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,30 +13,16 @@
 #include "base/log.h"
 #include "ckpt/store.h"
 #include "event/rundir.h"
-#include "res/table.h"
 #include "sys/file.h"
 #include "sys/omp.h"
 #include "sys/sock.h"
+#include "train/config.h"
+#include "train/form.h"
 #include "train/run.h"
 
 #define START_S    300.0 /* a framework may have to be imported, from a cold disk */
 #define SHUTDOWN_S 7.0   /* the agent gives workers 5 s */
 #define drv        manta__drv
-
-// A program built against an older header has a shorter struct: what it lacks is zero, the default.
-manta_status manta__config_take(void *out, size_t size, const void *given, const char *macro,
-                                manta_error *err)
-{
-  size_t theirs;
-  memcpy(&theirs, given, sizeof theirs);
-  if (theirs < sizeof theirs || theirs > size)
-    return manta_error_set(err, MANTA_EINVAL,
-                           "a config is not initialised, or made for a newer libmanta: use %s",
-                           macro);
-  memset(out, 0, size);
-  memcpy(out, given, theirs);
-  return MANTA_OK;
-}
 
 // --- create --------------------------------------------------------------------------------------
 
