@@ -3,7 +3,8 @@
  * manta/trainer.h - what the driver sees: a trainer, its runs, their rows and results.
  *
  * A trainer holds a group of workers, on this host or on several. `run` runs a train function on
- * all of them and gives back their return values; `run_start`/`run_next` do the same row by row.
+ * all of them and gives back their return values; `run_start`/`run_next` do the same row by row,
+ * and `run_next_any` does it for the runs of many trainers at once.
  * Calls on one trainer (and its run) come from one thread at a time, except manta_trainer_resize,
  * _notice and _cancel, which any thread may call; different trainers may be used from different
  * threads. Callbacks run only on the thread inside run or next. A forked child of the driver cannot
@@ -27,7 +28,7 @@ typedef struct manta_trainer manta_trainer;
 typedef struct manta_run manta_run;
 
 /* The aligned reports of one iteration. Borrowed: valid until the callback returns or until the
- * next call of manta_run_next. */
+ * next call of manta_run_next or manta_run_next_any for this run. */
 typedef struct manta_rows {
   int64_t iteration;  /* _training_iteration, from 1 */
   int count;          /* ranks of the attempt that made them */
@@ -260,6 +261,21 @@ MANTA_API manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_
  * run's error (a manta_status), or MANTA_ETIMEDOUT after timeout_s (negative: no limit), upon which
  * it may be called again. */
 MANTA_API int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err);
+/* Waits for the next iteration of any of `count` runs: many runs, one thread. Each has a trainer of
+ * its own and is there once; a NULL among them is left out. Those that have rows take turns: next
+ * is the one that was looked after the longest time ago. Output, callbacks and renew of all of them
+ * run inside of this call, and the others wait meanwhile. Of rows that change on a terminal, those
+ * of the run that was looked after last are shown.
+ *   1                           *out (may be NULL) holds rows of runs[*which], borrowed until the
+ *                               next call for that run
+ *   0                           runs[*which] is over and was successful
+ *   negative, *which < count    the error of runs[*which], which is over
+ *   negative, *which == count   of no run: MANTA_ETIMEDOUT after timeout_s (negative: no limit),
+ *                               upon which it may be called again; MANTA_ENOENT: there is none
+ * A run that is over is given again whenever it is its turn: put NULL in its place. A run that is
+ * closed must not be there. One that has nothing costs a look into memory, no more. */
+MANTA_API int manta_run_next_any(manta_run *const *runs, size_t count, double timeout_s,
+                                 size_t *which, manta_rows *out, manta_error *err);
 /* True when nothing more will come out of manta_run_next but the run's end. Does not wait. */
 MANTA_API bool manta_run_finished(const manta_run *r);
 /* The return values by rank, borrowed until the run is closed, or NULL while the run is going on or

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/deliver.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
 #include "train/driver.h"
-#include "train/form.h"
-#include "train/rows.h"
 #include "train/run.h"
 #include "train/say.h"
 #include "train/trainer.h"
@@ -103,8 +98,7 @@ static void show_text(manta_run *r, const struct manta__text *x)
     manta__screen_lines(&r->screen, x->rank, x->stream, x->data, x->len);
 }
 
-// With the lock held; drops it while it shows what there is.
-static void show_texts(manta_run *r)
+void manta__deliver_texts(manta_run *r)
 {
   struct manta__text *x = r->texts;
   if (!x)
@@ -155,19 +149,7 @@ static manta_status unpack_rows(manta_run *r, const struct manta__rowset *s, man
   return MANTA_OK;
 }
 
-// Takes what the thread has aligned, all at once.
-static bool take_batch(manta_run *r)
-{
-  bool was_full = !manta__rows_reading(r->trainer);
-  r->batch = r->queue;
-  r->queue = r->queue_last = NULL;
-  r->queued = 0;
-  if (was_full)
-    manta__driver_wake();
-  return r->batch != NULL;
-}
-
-static int deliver(manta_run *r, manta_rows *out, manta_error *err)
+int manta__deliver_rows(manta_run *r, manta_rows *out, manta_error *err)
 {
   struct manta__rowset *s = r->batch;
   manta_rows unseen;
@@ -183,7 +165,7 @@ static int deliver(manta_run *r, manta_rows *out, manta_error *err)
   return 1;
 }
 
-static int run_ended(manta_run *r, manta_error *err)
+int manta__deliver_end(manta_run *r, manta_error *err)
 {
   if (r->moves)
     manta__screen_lift(&r->screen);
@@ -195,73 +177,6 @@ static int run_ended(manta_run *r, manta_error *err)
   else if (st < 0 && err)
     *err = why;
   return r->error.status < 0 ? (int)r->error.status : (int)st;
-}
-
-// Waits until there is something for the user's thread; false when the time is up.
-static bool await_news(manta_run *r, int64_t by)
-{
-  while (!r->queue && !r->over && !r->texts && !r->paused) {
-    struct timespec t = {by / 1000000000, by % 1000000000};
-    if (by == MANTA__NEVER)
-      pthread_cond_wait(&drv.cond, &drv.lock);
-    else if (pthread_cond_timedwait(&drv.cond, &drv.lock, &t) == ETIMEDOUT)
-      return false;
-  }
-  return true;
-}
-
-// With the lock held, which is dropped while the user's function is at work: the trainer has no run
-// then, and its workers can be called.
-static void renew(manta_run *r)
-{
-  manta_trainer *t = r->trainer;
-  manta_error err = MANTA_ERROR_INIT;
-  t->parked = r;
-  t->run = NULL;
-  pthread_mutex_unlock(&drv.lock);
-  manta_status st = r->renew(r->renew_ctx, (int)r->membership.attempt, &err);
-  pthread_mutex_lock(&drv.lock);
-  t->run = r;
-  t->parked = NULL;
-  r->paused = false;
-  err.status = st == MANTA_ENOROOM ? MANTA_EUSER : st; // no room would be waited for
-  if (st < 0)
-    manta__membership_noroom(&r->membership, &err, manta__now());
-  else
-    manta__form(r);
-  manta__driver_wake();
-}
-
-int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error *err)
-{
-  int64_t by = manta__deadline(timeout_s);
-  if (drv.dead)
-    return manta_error_set(err, MANTA_ESTATE, "a forked child cannot use its parent's run");
-  if (r->batch)
-    return deliver(r, out, err);
-  if (!r->trainer)
-    return run_ended(r, err);
-  if (r->moves)
-    manta__screen_lay(&r->screen);
-  pthread_mutex_lock(&drv.lock);
-  bool ended = false;
-  for (;;) {
-    show_texts(r);
-    if (take_batch(r))
-      break;
-    if (r->over) {
-      ended = true;
-      break;
-    }
-    if (r->paused)
-      renew(r);
-    else if (!await_news(r, by)) {
-      pthread_mutex_unlock(&drv.lock);
-      return manta_error_set(err, MANTA_ETIMEDOUT, "no row within %.3g s", timeout_s);
-    }
-  }
-  pthread_mutex_unlock(&drv.lock);
-  return ended ? run_ended(r, err) : deliver(r, out, err);
 }
 
 void manta_run_tell_stop(manta_run *r)

@@ -63,7 +63,8 @@ struct manta__driver {
   int ordinals;
   int64_t drained_ns; /* when rows were last read */
   bool rows_flowing;
-  int argc; /* what `manta resume` runs again */
+  uint64_t turns; /* of runs that one thread waits for together */
+  int argc;       /* what `manta resume` runs again */
   char **argv;
 };
 

@@ -17,7 +17,7 @@
  *   form.h      attempts, and growing back; muster.h: the same on several hosts
  *   exchange.h  what ranks tell each other through the driver
  *   rows.h      rings -> run.log -> align.h: iterations
- *   deliver.h   rows, output and callbacks on the user's thread
+ *   next.c      what the user's thread waits for; deliver.h: rows, output and callbacks there
  *   say.h       what it says, to the user and to run.log; screen.h: how it is shown
  *   terminal.h  a rank that has the driver's terminal
  *   results.h   return values
@@ -44,6 +44,15 @@ struct manta__msg;
 
 struct manta_run {
   manta_trainer *trainer; /* NULL: the run has parted from it, and is over */
+  /* what the user's thread looks at when it waits, of many runs perhaps: close together */
+  struct manta__rowset *queue; /* aligned, not taken yet */
+  struct manta__text *texts;   /* to be shown */
+  bool over;
+  bool paused;                 /* the next attempt is to be formed by that thread, after `renew` */
+  bool moves;                  /* rows that change are shown */
+  struct manta__rowset *batch; /* taken by that thread, whose own it is; as `turn` */
+  uint64_t turn;               /* when it was looked after last, among others */
+
   uint64_t id;
   char *dir;
   int rundir, logs, job_fd;
@@ -73,13 +82,12 @@ struct manta_run {
   bool taken;         /* … were given to the user */
   int64_t held_ns;    /* since when rows wait for a rank that lags behind; 0: none do */
   bool gaps_are_fine; /* it was waited for in vain */
-  bool told_noroom, finishing, over, finished_told;
+  bool told_noroom, finishing, finished_told;
   int probing, room; /* questions for more room that are on their way, and their answers so far */
   int settling;      /* agents that have not said that all is written */
   int64_t probe_ns;  /* when to ask next */
   manta_status (*renew)(void *ctx, int attempt, manta_error *err);
   void *renew_ctx;
-  bool paused;  /* the next attempt is to be formed by the user's thread, after `renew` */
   bool noticed; /* all hosts know that the run was asked to stop */
   bool rewind;  /* the next attempt is not the first */
   int64_t base; /* iteration the current attempt began after */
@@ -90,16 +98,14 @@ struct manta_run {
   struct manta__timeline { /* of the start, in ns from began; 0: not reached */
     int64_t began, formed, first_row;
   } timeline;
-  manta_value results;                      /* list, when over */
-  struct manta__rowset *queue, *queue_last; /* aligned, not taken yet */
+  manta_value results; /* list, when over */
+  struct manta__rowset *queue_last;
   size_t queued;
-  struct manta__text *texts, *texts_last;
+  struct manta__text *texts_last;
   size_t text_bytes;
-  bool moves;     /* rows that change are shown */
-  bool displayed; /* … and all the rest, on a display of the caller's */
+  bool displayed; /* all is shown on a display of the caller's */
   /* the user thread's own */
   struct manta__screen screen;
-  struct manta__rowset *batch;
   manta_value *values;
   int value_count;
 };
