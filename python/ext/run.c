@@ -171,14 +171,20 @@ static bool raise_again(run *self)
   return true;
 }
 
+// How long to wait before the next look for Ctrl-C.
+static double slice_of(double limit, double by)
+{
+  double left = limit < 0 ? LOOK_S : by - now();
+  return left < 0 ? 0 : left < LOOK_S ? left : LOOK_S;
+}
+
 // 1: rows, 0: the end, else a failure; -1 with status 0: a signal handler or the output's
 // callback raised.
 static int wait_rows(run *self, double limit, manta_rows *rows, manta_error *err)
 {
   double by = now() + limit;
   for (;;) {
-    double left = limit < 0 ? LOOK_S : by - now();
-    double slice = left < 0 ? 0 : left < LOOK_S ? left : LOOK_S;
+    double slice = slice_of(limit, by);
     int rc;
     Py_BEGIN_ALLOW_THREADS;
     rc = manta_run_next(self->r, slice, rows, err);
@@ -229,6 +235,109 @@ static PyObject *drain(PyObject *self, PyObject *none)
   Py_IncRef(Py_None);
   return Py_None;
 }
+
+// --- many runs -----------------------------------------------------------------------------------
+
+struct crowd {
+  PyObject *objects; // a tuple of Run and None
+  size_t count;
+  manta_run **runs;
+  size_t entered; // the first so many of them
+};
+
+static run *member(const struct crowd *c, size_t i)
+{
+  PyObject *o = PyTuple_GetItem(c->objects, (Py_ssize_t)i);
+  return o == Py_None ? NULL : (run *)o;
+}
+
+static void leave_all(struct crowd *c)
+{
+  for (size_t i = 0; i < c->entered; i++)
+    if (c->runs[i])
+      leave(member(c, i));
+  PyMem_Free(c->runs);
+  Py_DecRef(c->objects);
+}
+
+// False with an exception; leave_all in either case.
+static bool enter_all(struct crowd *c, PyObject *objects)
+{
+  size_t open = 0;
+  if (!(c->objects = PySequence_Tuple(objects)))
+    return false;
+  c->count = (size_t)PyTuple_Size(c->objects);
+  if (!(c->runs = PyMem_Calloc(c->count + 1, sizeof(manta_run *)))) {
+    PyErr_NoMemory();
+    return false;
+  }
+  for (size_t i = 0; i < c->count; i++, c->entered++) {
+    run *it = member(c, i);
+    if (it && Py_TYPE((PyObject *)it) != run_type)
+      PyErr_SetString(PyExc_TypeError, "a sequence of runs is wanted");
+    if (it && (PyErr_Occurred() || !open_run((PyObject *)it) || !enter(it)))
+      return false;
+    c->runs[i] = it ? it->r : NULL;
+    open += it != NULL;
+  }
+  if (open == 0)
+    PyErr_SetString(PyExc_ValueError, "there is no run to wait for");
+  return open > 0;
+}
+
+static bool any_raised(const struct crowd *c)
+{
+  for (size_t i = 0; i < c->count; i++)
+    if (c->runs[i] && raise_again(member(c, i)))
+      return true;
+  return false;
+}
+
+// As wait_rows, of any of them.
+static int wait_any(const struct crowd *c, double limit, size_t *which, manta_rows *rows,
+                    manta_error *err)
+{
+  double by = now() + limit;
+  for (;;) {
+    double slice = slice_of(limit, by);
+    int rc;
+    Py_BEGIN_ALLOW_THREADS;
+    rc = manta_run_next_any(c->runs, c->count, slice, which, rows, err);
+    Py_END_ALLOW_THREADS;
+    if (any_raised(c) || PyErr_CheckSignals() < 0) {
+      err->status = MANTA_OK;
+      return -1;
+    }
+    if (*which < c->count || rc != MANTA_ETIMEDOUT || (limit >= 0 && now() >= by))
+      return rc;
+  }
+}
+
+static PyObject *next_any(PyObject *module, PyObject *args)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_rows rows;
+  struct crowd c = {0};
+  PyObject *objects, *result = NULL;
+  double limit = -1;
+  size_t which = 0;
+  if (!PyArg_ParseTuple(args, "O|d", &objects, &limit))
+    return NULL;
+  if (enter_all(&c, objects)) {
+    int rc = wait_any(&c, limit, &which, &rows, &err);
+    PyObject *item = rc == 1 ? rows_to_python(&rows) : NULL;
+    if (item)
+      result = Py_BuildValue("(nN)", (Py_ssize_t)which, item);
+    else if (rc != 1 && which < c.count && !PyErr_Occurred())
+      result = Py_BuildValue("(nO)", (Py_ssize_t)which, Py_None); // next() says how it ended
+    else if (rc < 0 && err.status != MANTA_OK)
+      mpy_raise(&err);
+  }
+  leave_all(&c);
+  return result;
+}
+
+// --- the end -------------------------------------------------------------------------------------
 
 static PyObject *finished(PyObject *self, PyObject *none)
 {
@@ -375,6 +484,13 @@ static PyMethodDef methods[] = {
      MPY_DOC("close($self)", "() -> None", "Ends the run if it is going on.")},
     {NULL, NULL, 0, NULL}};
 
+static PyMethodDef functions[] = {
+    {"next_any", next_any, METH_VARARGS,
+     MPY_DOC("next_any($module, runs, timeout=-1, /)",
+             "(Sequence[Run | None], float) -> tuple[int, tuple[list[Any], int, int, bool] | None]",
+             "(index, what next() of that run gives). None: it is over, and its next() says how.")},
+    {NULL, NULL, 0, NULL}};
+
 static PyType_Slot slots[] = {{Py_tp_dealloc, dealloc},
                               {Py_tp_methods, methods},
                               {Py_tp_doc, (void *)(uintptr_t) "A run of a trainer."},
@@ -387,5 +503,7 @@ static PyType_Spec spec = {.name = "manta._manta.Run",
 int mpy_add_run(PyObject *module)
 {
   run_type = (PyTypeObject *)PyType_FromSpec(&spec);
-  return run_type ? PyModule_AddObjectRef(module, "Run", (PyObject *)run_type) : -1;
+  if (!run_type || PyModule_AddObjectRef(module, "Run", (PyObject *)run_type) < 0)
+    return -1;
+  return PyModule_AddFunctions(module, functions);
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Made by tools/make-stub out of the extension: change python/ext/*.c and run it again.
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 BAND: int
 BOR: int
@@ -341,6 +341,13 @@ def leave() -> None:
 
 def load() -> Checkpoint | None:
     """The newest checkpoint, or None."""
+
+def next_any(
+    runs: Sequence[Run | None],
+    timeout: float = -1,
+    /,
+) -> tuple[int, tuple[list[Any], int, int, bool] | None]:
+    """(index, what next() of that run gives). None: it is over, and its next() says how."""
 
 def open_checkpoint(directory: str, verify: bool = True, /) -> Checkpoint:
     """One that lies on disk."""
