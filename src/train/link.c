@@ -47,6 +47,7 @@ static void node_free(struct manta__link *n)
 {
   manta__free(n->name);
   manta__free(n->command);
+  manta__rpc_fini(&n->rpc);
   manta__free(n);
 }
 

@@ -11,19 +11,20 @@
 
 #include "wire/conn.h"
 
-#define MANTA__RPC_PENDING 64
+#define MANTA__RPC_PENDING 4096 /* at once; a driver of many runs has one or two for each */
 
 /* reply is NULL unless st is MANTA_OK. */
 typedef void (*manta__rpc_fn)(void *ctx, manta_status st, struct manta__msg *reply);
 
-struct manta__rpc {
+struct manta__rpc { /* {0} is empty */
   uint64_t calls;
   struct manta__rpc_call {
     uint64_t call; /* 0: free */
     int64_t by;
     manta__rpc_fn fn;
     void *ctx;
-  } pending[MANTA__RPC_PENDING];
+  } * pending;
+  int places; /* that it has */
 };
 
 manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta__msg *m,
@@ -38,5 +39,7 @@ int64_t manta__rpc_expire(struct manta__rpc *r, int64_t now);
 void manta__rpc_forget(struct manta__rpc *r, const void *ctx);
 /* Ends all calls with `st`. */
 void manta__rpc_abandon(struct manta__rpc *r, manta_status st);
+/* Frees; there are no calls any more. Twice is harmless. */
+void manta__rpc_fini(struct manta__rpc *r);
 
 #endif
