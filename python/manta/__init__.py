@@ -15,7 +15,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 if sys.platform != "linux":
     raise ImportError("manta runs on Linux only")
@@ -31,6 +34,18 @@ _SUBMODULES = {"experimental", "sgd", "train", "util"}
 _FUNCTIONS = {"init", "is_initialized", "prestart", "shutdown"}  # of manta._driver
 
 
+class _FirstFinder:
+    """Finds the modules that are here by another path. Before all others: where a stub lies they
+    would find a folder."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith("manta.") or name == "manta._aliases":
+            return None
+        from manta import _aliases
+        return _aliases.find(name)
+
+
 class _LastFinder:
     """Says of a module that is not here what to write instead."""
 
@@ -40,6 +55,7 @@ class _LastFinder:
             importlib.import_module("manta._names").refuse(name)
 
 
+sys.meta_path.insert(0, _FirstFinder)
 sys.meta_path.append(_LastFinder)
 
 

@@ -76,10 +76,8 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     },
 }
 ATTRIBUTES["manta.sgd.callbacks"] = dict.fromkeys(_SINKS, _SINK)
-for _same in ("manta.train", "manta.train.torch", "manta.util.sgd", "manta.util.sgd.v2",
-              "manta.experimental.sgd"):
+for _same in ("manta.train", "manta.train.torch"):
     ATTRIBUTES[_same] = ATTRIBUTES["manta.sgd"]
-    ATTRIBUTES[_same + ".callbacks"] = ATTRIBUTES["manta.sgd.callbacks"]
 
 # Arguments by names of other systems.
 ARGUMENTS = {
@@ -100,8 +98,10 @@ ARGUMENTS = {
 
 def _absent_module(name: str) -> str | None:
     """What is said of it; None: nothing is known."""
+    from manta import _aliases
     parent, _, last = name.rpartition(".")
-    hint = ATTRIBUTES.get(parent, {}).get(last)
+    owners = (parent, *_aliases.ALIASES.get(parent, ()))
+    hint = next((said for o in owners if (said := ATTRIBUTES.get(o, {}).get(last))), None)
     at = name
     while not hint and at:
         hint = MODULES.get(at)

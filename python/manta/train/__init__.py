@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = {"torch"}
+_SUBMODULES = {"callbacks", "torch"}
 
 
 def __getattr__(name: str) -> Any:
