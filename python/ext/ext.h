@@ -35,8 +35,8 @@ manta_status mpy_status_of_raised(manta_error *err);
  * Finish it in either case. */
 bool mpy_program(PyObject *pair, manta_program *p);
 void mpy_program_fini(manta_program *p);
-/* A function of manta._worker, or of another module, borrowed for good, or NULL with an exception.
- */
+/* A function of manta._runtime.worker, or of another module, borrowed for good; NULL with an
+ * exception. */
 PyObject *mpy_worker_function(const char *name);
 PyObject *mpy_function(const char *module, const char *name);
 

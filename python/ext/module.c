@@ -104,7 +104,7 @@ PyObject *mpy_function(const char *module, const char *name)
 
 PyObject *mpy_worker_function(const char *name)
 {
-  return mpy_function("manta._worker", name);
+  return mpy_function("manta._runtime.worker", name);
 }
 
 // --- the process ---------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ static void tell_worker(const char *name)
   Py_DecRef(done);
 }
 
-// Python's own words for the new side of a fork; then what manta._worker has to do there.
+// Python's own words for the new side of a fork; then what manta._runtime.worker has to do there.
 static void after_fork_in_child(void)
 {
   PyOS_AfterFork_Child();

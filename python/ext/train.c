@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * python/ext/train.c - the one train function of all Python runs: it hands the job to
- * manta._worker.run and translates what comes out.
+ * manta._runtime.worker.run and translates what comes out.
  */
 #include "ext.h"
 
@@ -11,7 +11,7 @@
 #define SMALL (32u << 10) /* bytes of a plain result that travel as a value */
 
 // What an exception leaves for the driver: (status name, message, detail), made by
-// manta._worker.explain.
+// manta._runtime.worker.explain.
 static manta_status take_failure(PyObject *explained, manta_value *result, manta_error *err)
 {
   PyObject *detail;
@@ -57,7 +57,7 @@ static size_t weight(const manta_value *v)
   return n;
 }
 
-// (descriptor, pickle, repr) of manta._results.dump.
+// (descriptor, pickle, repr) of manta._runtime.results.dump.
 static manta_status take_pickle(manta_session *s, PyObject *dumped, manta_value *result,
                                 manta_error *err)
 {
@@ -88,7 +88,7 @@ static manta_status take_result(manta_session *s, PyObject *o, manta_value *resu
   if (!small && PyErr_Occurred())
     return fail(result, err);
   if (!small) {
-    PyObject *dump = mpy_function("manta._results", "dump");
+    PyObject *dump = mpy_function("manta._runtime.results", "dump");
     PyObject *dumped = dump ? PyObject_CallFunctionObjArgs(dump, o, NULL) : NULL;
     if (!dumped)
       return fail(result, err);

@@ -31,7 +31,7 @@ __all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "W
            "experimental", "init", "is_initialized", "prestart", "sgd", "shutdown", "train", "util"]
 
 _SUBMODULES = {"experimental", "sgd", "train", "util"}
-_FUNCTIONS = {"init", "is_initialized", "prestart", "shutdown"}  # of manta._driver
+_FUNCTIONS = {"init", "is_initialized", "prestart", "shutdown"}  # of manta._runtime.driver
 
 
 class _FirstFinder:
@@ -63,7 +63,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"manta.{name}")
     if name in _FUNCTIONS:
-        return getattr(importlib.import_module("manta._driver"), name)
+        return getattr(importlib.import_module("manta._runtime.driver"), name)
     if name.startswith("_"):
         raise AttributeError(f"module 'manta' has no attribute {name!r}")
     raise AttributeError(importlib.import_module("manta._names").absent("manta", name, __all__))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules by further paths: those by which programs of each generation of Ray's training API import
-their names. One table says which module has the names of each path.
+their names, and those that pickles of earlier versions name. One table says which modules have the
+names of each path.
 
 (1) Names are looked up in the modules of the row, in order, when they are asked for: nothing is
     copied. Classes and functions keep the module that defines them, and pickles name that one.
@@ -8,7 +9,7 @@ their names. One table says which module has the names of each path.
 (3) An alias is a package without a folder: importing something below it that is not in the table
     ends at manta's last finder, which says what to write instead.
 
-Editors know these paths by stubs, one for each row (`manta/util/sgd/callbacks.pyi`).
+Editors know the paths of programs by stubs, one for each row (`manta/util/sgd/callbacks.pyi`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ GENERATION_1 = ("manta.sgd",)  # ray.experimental.sgd, ray.util.sgd: its own cla
 GENERATION_2 = ("manta.sgd",)  # ray.sgd, ray.util.sgd.v2: Trainer("torch").run(train)
 _CALLBACKS = ("manta.sgd.callbacks",)
 
-ALIASES: dict[str, tuple[str, ...]] = {
+# The paths of programs.
+OLDER: dict[str, tuple[str, ...]] = {
     "manta.experimental": (),
     "manta.experimental.sgd": GENERATION_1,
     "manta.experimental.sgd.callbacks": _CALLBACKS,
@@ -35,6 +37,16 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "manta.util.sgd.v2.callbacks": _CALLBACKS,
     "manta.train.callbacks": _CALLBACKS,
 }
+
+# Those of pickles that an earlier version has left in checkpoints and in the directories of runs.
+MOVED: dict[str, tuple[str, ...]] = {
+    "manta._errors": ("manta._runtime.errors",),
+    "manta._late": ("manta._runtime.errors",),
+    "manta._main": ("manta._runtime.main",),
+    "manta._raised": ("manta._runtime.raised",),
+}
+
+ALIASES = OLDER | MOVED
 
 
 class Alias(ModuleType):

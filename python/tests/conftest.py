@@ -25,7 +25,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from manta._worker import cure_amx
+from manta._runtime.worker import cure_amx
 
 DEADLINE_S = 60.0
 GONE_S = 10.0  # all processes are gone so soon after the last test

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import pickle
 import re
 import subprocess
@@ -17,10 +18,11 @@ import pytest
 
 import manta
 from manta import _aliases, sgd
+from manta._runtime import errors
 from manta.sgd import Trainer
 
 PACKAGE = Path(manta.__file__).parent
-PATHS = sorted(_aliases.ALIASES)
+PATHS = sorted(_aliases.OLDER)
 
 
 def run(*words: Any, **options: Any) -> str:
@@ -128,6 +130,27 @@ def test_no_stub_is_left_over() -> None:
     stubs = {p.relative_to(PACKAGE).with_suffix("") for p in PACKAGE.rglob("*.pyi")}
     names = {".".join(("manta", *p.parts)).removesuffix(".__init__") for p in stubs}
     assert names == {*PATHS, "manta._manta"}
+
+
+# By the version before each row of MOVED, in the protocol that can be read.
+EARLIER = [
+    (b"cmanta._main\nitself\n(I5\ntR.", 5),
+    (b"cmanta._main\nmodule\n(Vmath\ntR.", math),
+    (b"cmanta._raised\nagain\n(c__builtin__\nKeyError\n(Va\nttR.", KeyError("a")),
+    (b"cmanta._errors\nTrainingFailed\n(Va\ntR.", errors.TrainingFailed("a")),
+    (b"cmanta._late\nCollectiveTimeout\n(Va\ntR.", errors.CollectiveTimeout("a")),
+]
+
+
+@pytest.mark.parametrize("data, o", EARLIER, ids=lambda v: repr(v)[:40])
+def test_pickles_of_earlier_versions_are_read(data: bytes, o: Any) -> None:
+    found = pickle.loads(data)
+    assert type(found) is type(o) and repr(found) == repr(o)
+
+
+def test_every_row_of_earlier_pickles_is_read() -> None:
+    named = {m.decode() for data, _ in EARLIER for m in re.findall(rb"(?:^|\()c(manta\S+)", data)}
+    assert named == set(_aliases.MOVED)
 
 
 def test_generation_2_is_the_trainer_of_today() -> None:

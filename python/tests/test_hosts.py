@@ -18,7 +18,8 @@ from typing import Any, Callable, Iterator
 import pytest
 
 import manta
-from manta import _command, _driver, sgd
+from manta import _command, sgd
+from manta._runtime import driver
 from manta.sgd import Host, Trainer
 
 AGENT = f"exec {os.environ.get('MANTA_BIN') or _command.path()} agent --stdio"
@@ -257,8 +258,8 @@ def test_a_command_that_leads_nowhere(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 
 def test_a_host_without_the_package_says_so(tmp_path: Path) -> None:
-    argv, _ = _driver.program("none")
-    home = str(Path(_driver.__file__).absolute().parent.parent)
+    argv, _ = driver.program("none")
+    home = str(Path(manta.__file__).absolute().parent.parent)
     code = argv[argv.index("-c") + 1].replace(home, str(tmp_path))
     said = subprocess.run([sys.executable, "-I", "-S", "-c", code, "none"], capture_output=True,
                           text=True, timeout=30)
@@ -269,12 +270,12 @@ def test_a_host_without_the_package_says_so(tmp_path: Path) -> None:
 def test_another_cpu_is_looked_at(four: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a worker needs the cure for AMX is not the driver's to say."""
     def look(cpus: list[str]) -> list[str | None]:
-        from manta import _worker
+        from manta._runtime import worker
         found = []
         for cpu in cpus:
             os.environ["MANTA_AMX"] = cpu
             os.environ.pop("ONEDNN_MAX_CPU_ISA", None)
-            _worker.cure_amx()
+            worker.cure_amx()
             found.append(os.environ.get("ONEDNN_MAX_CPU_ISA"))
         return found
 

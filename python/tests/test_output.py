@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from manta import _command, _logging, sgd
+from manta import _command, sgd
+from manta._runtime import logs
 from manta.sgd import Trainer
 
 BEGIN = """
@@ -312,7 +313,7 @@ def test_handlers_of_other_kinds_stay(monkeypatch: pytest.MonkeyPatch, tmp_path:
     odd.setFormatter(type("Odd", (logging.Formatter,), {})())
     plain = logging.StreamHandler(sys.stdout)
     monkeypatch.setattr(logging.root, "handlers", [to_file, Mine(sys.stderr), odd, plain])
-    setup = _logging.describe()
+    setup = logs.describe()
     to_file.close()
     assert setup and setup[3] == [(1, 0, None)]
 

@@ -41,15 +41,15 @@ def test_later_workers_find_the_first_step_imported(tmp_path: Path) -> None:
 def test_a_warm_up_has_a_thread_of_its_own_and_leaves_none() -> None:
     code = """
     import os, threading
-    from manta import _zygote
+    from manta._runtime import zygote
 
     seen = []
-    _zygote.at_low_priority(lambda: seen.append(os.getpriority(os.PRIO_PROCESS,
+    zygote.at_low_priority(lambda: seen.append(os.getpriority(os.PRIO_PROCESS,
                                                                threading.get_native_id())))
-    assert seen == [min(_zygote.LOW_PRIORITY + os.getpriority(os.PRIO_PROCESS, 0), 19)], seen
+    assert seen == [min(zygote.LOW_PRIORITY + os.getpriority(os.PRIO_PROCESS, 0), 19)], seen
     assert threading.active_count() == 1
     try:
-        _zygote.at_low_priority(lambda: 1 / 0)
+        zygote.at_low_priority(lambda: 1 / 0)
     except ZeroDivisionError:
         pass
     else:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from manta import _manta
-from manta._late import CollectiveTimeout
+from manta._runtime.errors import CollectiveTimeout
 from manta._process_group import stage
 from manta._process_group.codes import BYTE, CODES, items, multiplied, name_of, reduction
 from manta._process_group.roll import ANSWER_TAG, RollCall

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work, _create_work_from_future
 
 from manta import _manta
-from manta._late import CollectiveTimeout
+from manta._runtime.errors import CollectiveTimeout
 
 
 class _Done(Work):

@@ -91,8 +91,8 @@ def _save_whole(obj: Any, files: bool) -> None:
 
 def load(device: Any = None) -> Any:
     """What load_checkpoint does in a worker."""
-    from manta import _worker
-    job = _worker.job
+    from manta._runtime import worker
+    job = worker.job
     found = _manta.load()
     if found is not None:  # what the run itself has saved nobody else has written
         trust = not found.given() or (job is not None and job.trust)

@@ -7,7 +7,7 @@ import os
 import pickle
 from typing import Any, Callable, Iterator
 
-from manta import _travel
+from manta._runtime import travel
 from manta._state.entry import loaded_torch
 
 
@@ -40,8 +40,8 @@ def _elements(obj: Any) -> Iterator[tuple[str, Any]]:
 
 def _dumper() -> tuple[Callable[[Any, Any], None], str]:
     if torch := loaded_torch():
-        return lambda value, file: torch.save(value, file, pickle_module=_travel), ".pt"
-    return _travel.dump, ".pkl"
+        return lambda value, file: torch.save(value, file, pickle_module=travel), ".pt"
+    return travel.dump, ".pkl"
 
 
 def _file_name(key: str, end: str, taken: set[str]) -> str:

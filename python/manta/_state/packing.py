@@ -7,7 +7,8 @@ import io
 import pickle
 from typing import Any
 
-from manta import _manta, _travel
+from manta import _manta
+from manta._runtime import travel
 from manta._state import pieces
 from manta._state.entry import (FORMAT, MAX_DEPTH, NUMBER, STREAM, STREAM_UNIT, Entry, Packing,
                                 Path, Row, loaded_torch)
@@ -87,7 +88,7 @@ def _failure(obj: Any) -> Exception | None:
 # --- the pickle -----------------------------------------------------------------------------------
 
 
-class _Pickler(_travel.Pickler):
+class _Pickler(travel.Pickler):
     def __init__(self, file: io.BytesIO, found: Packing, sharded: bool):
         super().__init__(file, protocol=5, buffer_callback=found.take_buffer)
         self.found = found

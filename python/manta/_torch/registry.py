@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
-from manta import _worker
-from manta._job import Kind
+from manta._runtime import worker
+from manta._runtime.job import Kind
 
 if TYPE_CHECKING:
-    from manta._job import Job
+    from manta._runtime.job import Job
     from manta._torch.amp import Amp
     from manta._torch.loader import PreparedLoader
 
@@ -70,7 +70,7 @@ _owner: Job | None = None  # the run it belongs to
 def current() -> Registry:
     """The one of this run. Calls between runs share it, as the class API needs."""
     global _owner
-    job = _worker.job
+    job = worker.job
     if job is not None and job is not _owner and job.kind is Kind.RUN:
         clear()
         _registry.keeps = True

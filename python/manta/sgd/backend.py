@@ -72,7 +72,7 @@ def _hint_for(backend: Any) -> str:
 
 
 def _named(name: str | None) -> BackendConfig:
-    from manta._driver import choose_framework
+    from manta._runtime.driver import choose_framework
     if name is None or (name == "auto" and choose_framework(None) == "none"):
         return BackendConfig()
     if name in ("auto", "torch", "pytorch"):

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Callable, Iterator, TypeVar
 
-from manta import _errors, _frames, _manta
+from manta import _manta
+from manta._runtime import errors, frames
 from manta.sgd.callbacks import Caller
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Run:
         if not hasattr(e, "detail"):
             return e
         log = Path(self.directory, "logs", f"rank-{getattr(e, 'rank', -1)}.log")
-        return _errors.of_worker(e, str(log) if self.directory and log.exists() else "")
+        return errors.of_worker(e, str(log) if self.directory and log.exists() else "")
 
     def finish(self, error: bool) -> None:
         if not self._told:
@@ -147,7 +148,7 @@ class RunIterator(Iterator[Reports]):
     def __iter__(self) -> RunIterator:
         return self
 
-    @_frames.folded
+    @frames.folded
     def __next__(self) -> Reports:
         if self._run is None:
             raise StopIteration

@@ -11,7 +11,12 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _config, _display, _driver, _frames, _job, _main, _manta
+from manta import _config, _manta
+from manta._runtime import display as _display
+from manta._runtime import driver as _driver
+from manta._runtime import frames as _frames
+from manta._runtime import job as _job
+from manta._runtime import main as _main
 from manta._names import absent, arguments
 from manta.sgd import backend as _backend
 from manta.sgd import callbacks as _callbacks

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, overload
 
-from manta import _frames, _job
+from manta._runtime import frames, job
 
 if TYPE_CHECKING:
     from manta.sgd.trainer import Trainer
@@ -22,13 +22,13 @@ class Worker:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        @_frames.folded
+        @frames.folded
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._group._on_rank(self.rank, _job.method_of_instance, name, *args, **kwargs)
+            return self._group._on_rank(self.rank, job.method_of_instance, name, *args, **kwargs)
         call.__name__ = name
         return call
 
-    @_frames.folded
+    @frames.folded
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """function(*args) there; with a class, function(instance, *args)."""
         bound = self._group._trainer._bind(function)
@@ -81,17 +81,17 @@ class WorkerGroup(Sequence[Worker]):
     # --- calls ------------------------------------------------------------------------------------
 
     def _on_rank(self, rank: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        results = self._trainer._call(_job.on_rank, rank, function, *args, **kwargs)
+        results = self._trainer._call(job.on_rank, rank, function, *args, **kwargs)
         return results[rank]
 
-    @_frames.folded
+    @frames.folded
     def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """On all workers; a list by rank."""
         return self._trainer.execute(function, *args, **kwargs)
 
     apply = execute
 
-    @_frames.folded
+    @frames.folded
     def execute_single(self, rank_or_function: Any, *args: Any, **kwargs: Any) -> Any:
         """On one worker: execute_single(rank, function, ...), or on rank 0 without a rank."""
         if callable(rank_or_function):

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a worker raised, raised again in the driver: itself, with the user's frames of the worker in
-its traceback."""
+its traceback. And the exceptions that have no better class: no framework is needed to read them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from manta import _raised
+from manta._runtime import raised
 
 
 class TrainingFailed(RuntimeError):
     """A train function ended in a way that has no type of its own here."""
+
+
+class CollectiveTimeout(RuntimeError, TimeoutError):
+    """An operation between ranks that was not over in time. Whichever of the two is expected:
+    frameworks raise a RuntimeError."""
 
 
 def of_worker(e: Any, log: str) -> BaseException:
@@ -18,7 +23,7 @@ def of_worker(e: Any, log: str) -> BaseException:
     detail = getattr(e, "detail", None)
     if not isinstance(detail, dict) or "error" not in detail:
         return e  # type: ignore[no-any-return]
-    error = _harmless(_raised.loads(detail["error"]), e.rank)
+    error = _harmless(raised.loads(detail["error"]), e.rank)
     vars(error)["rank"] = e.rank
     note = f"raised by rank {e.rank}" + (f"; its log: {log}" if log else "")
     vars(error)["__notes__"] = [*vars(error).get("__notes__", ()), note]

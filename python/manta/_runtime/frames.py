@@ -10,7 +10,9 @@ import os
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Iterator, ParamSpec, TypeVar
 
-HOME = os.path.dirname(os.path.abspath(__file__))
+import manta
+
+HOME = os.path.dirname(os.path.abspath(manta.__file__))
 FRAMES, DETAILED = 200, 20  # so many; the innermost ones with their variables
 VARIABLES, TEXT = 50, 200  # of each frame; letters of each
 

@@ -10,10 +10,11 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
-from manta import _logging, _main, _manta, _pickle, _raised, _terminal
+from manta import _manta
+from manta._runtime import logs, main, pickling, raised, terminal
 
 if TYPE_CHECKING:
-    from manta._job import Job
+    from manta._runtime.job import Job
 
 broken: BaseException | None = None  # why the framework could not be imported
 warm_up: Callable[[], None] | None = None  # loads what later workers want, in what forks them
@@ -33,7 +34,7 @@ _SETTERS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads
 def dump(o: Any) -> tuple[bytes, str]:
     """What has no counterpart in C: its pickle, and something to read."""
     text = repr(o)
-    return _pickle.dumps_unwrapped(o), text if len(text) <= 200 else text[:197] + "..."
+    return pickling.dumps_unwrapped(o), text if len(text) <= 200 else text[:197] + "..."
 
 
 def load(data: bytes) -> Any:
@@ -75,9 +76,9 @@ def draw_anew() -> None:
 
 def warm() -> None:
     """In the successor of what forks workers, before it takes over; not after a failure."""
-    from manta import _zygote
+    from manta._runtime import zygote
     if warm_up is not None:
-        _zygote.at_low_priority(warm_up)
+        zygote.at_low_priority(warm_up)
 
 
 def take_environment() -> None:
@@ -130,12 +131,12 @@ def run() -> Any:
     header, body = pickle.loads(_manta.payload())
     sys.path[:] = header["path"]
     sys.argv[:] = header["argv"]
-    _logging.take(header["logging"])
-    _terminal.take()
-    _main.install(header["main"], header["rest"])
+    logs.take(header["logging"])
+    terminal.take()
+    main.install(header["main"], header["rest"])
     try:
         job = pickle.loads(body)
-        _main.define_rest()
+        main.define_rest()
         return job()
     finally:
         flush()
@@ -215,7 +216,7 @@ def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:
     try:
         last = "".join(traceback.format_exception_only(e)).strip()
     except Exception:  # its class has no words
-        last = f"{type(e).__name__}: {_raised.text_of(e)}"
+        last = f"{type(e).__name__}: {raised.text_of(e)}"
     if isinstance(e, _manta.Error):  # the driver names it again
         last = str(e)
-    return status, _raised.plain(last), {"error": _raised.dumps(e)}
+    return status, raised.plain(last), {"error": raised.dumps(e)}

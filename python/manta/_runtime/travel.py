@@ -17,7 +17,7 @@ import cloudpickle
 from cloudpickle.cloudpickle import (_dynamic_class_reduce, _extract_code_globals,
                                      _make_skeleton_class)
 
-from manta import _main, _raised
+from manta._runtime import main, raised
 
 _SLOTS = ("__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__",
           "__annotations__", "__type_params__")
@@ -35,8 +35,8 @@ class _Namespace:
 
     def __reduce__(self) -> Any:
         if self.module is None:
-            return _main.namespace, ()
-        return _main.module_namespace, (self.module,)
+            return main.namespace, ()
+        return main.module_namespace, (self.module,)
 
 
 class Rules:
@@ -57,16 +57,16 @@ class Rules:
         """As a reducer_override; None: cloudpickle knows."""
         kind = type(o)
         if kind is FunctionType:
-            if o.__globals__ is self.main or (o.__module__ in _main.NAMES and _space_name(o)):
+            if o.__globals__ is self.main or (o.__module__ in main.NAMES and _space_name(o)):
                 return self._bound(o, self._function(o))
         elif issubclass(kind, type):
-            if getattr(o, "__module__", None) in _main.NAMES:
+            if getattr(o, "__module__", None) in main.NAMES:
                 return self._bound(o, self._class(o))
         elif kind is CellType:
-            return CellType, (), list(_main.contents(o)), None, None, _main.fill_cell
+            return CellType, (), list(main.contents(o)), None, None, main.fill_cell
         elif id(o) in self.modules or isinstance(o, ModuleType):
             if name := self._module_name(o):
-                return _main.module, (name,)
+                return main.module, (name,)
         elif kind is _LRU:
             if not is_importable(o):
                 return self._bound(o, self._cached(o))
@@ -81,7 +81,7 @@ class Rules:
             return reduced
         self.met.add(id(o))
         make, args, state, _, _, fill = reduced
-        return make, args, (names, fill, state), None, None, _main.define
+        return make, args, (names, fill, state), None, None, main.define
 
     def _class(self, o: Any) -> Any:
         make, args, *rest = _dynamic_class_reduce(o)
@@ -90,7 +90,7 @@ class Rules:
         meta, name, _, space, tracker, _ = args
         space = {**space, "__qualname__": o.__qualname__}
         space |= {k: vars(o)[k] for k in ("__slots__", "__orig_bases__") if k in vars(o)}
-        return (_main.make_class, (meta, name, o.__bases__, space, tracker), *rest)
+        return (main.make_class, (meta, name, o.__bases__, space, tracker), *rest)
 
     def _function(self, f: Any) -> Any:
         """By value, cells and all. Its globals are the worker's: of `__main__` it brings what it
@@ -100,7 +100,7 @@ class Rules:
         seen = [*taken.values(), *_held(f)]
         state = (vars(f), dict(_slots(f)), self.chosen(taken), list(_submodules(seen, f.__code__)))
         args = (f.__code__, self._space(f), f.__name__, f.__closure__)
-        return _main.make_function, args, state, None, None, _main.fill_function
+        return main.make_function, args, state, None, None, main.fill_function
 
     def _space(self, f: Any) -> Any:
         name = None if f.__globals__ is self.main else _space_name(f)
@@ -115,10 +115,10 @@ class Rules:
         f = o.__wrapped__
         make, args, state, _, _, fill = (
             self._function(f) if type(f) is FunctionType
-            else (_main.itself, (f,), None, None, None, _main.leave_alone))
+            else (main.itself, (f,), None, None, None, main.leave_alone))
         attributes = {k: v for k, v in vars(o).items() if k != "__wrapped__"}
-        return (_main.cached, (limits["maxsize"], limits["typed"], make, args),
-                (fill, state, attributes), None, None, _main.fill_cached)
+        return (main.cached, (limits["maxsize"], limits["typed"], make, args),
+                (fill, state, attributes), None, None, main.fill_cached)
 
     def _module_name(self, o: Any) -> str | None:
         name = self.modules.get(id(o)) or _own(o, "__name__")
@@ -129,17 +129,17 @@ class Rules:
         return next((n for n, m in list(sys.modules.items()) if m is o), None)
 
 
-def is_definition(o: Any, main: dict[str, Any]) -> bool:
+def is_definition(o: Any, space: dict[str, Any]) -> bool:
     """Whether the main script has defined it: a function or a class."""
     if isinstance(o, (type, _LRU)):
-        return getattr(o, "__module__", None) in _main.NAMES
-    return type(o) is FunctionType and (o.__globals__ is main or o.__module__ in _main.NAMES)
+        return getattr(o, "__module__", None) in main.NAMES
+    return type(o) is FunctionType and (o.__globals__ is space or o.__module__ in main.NAMES)
 
 
 def is_importable(o: Any) -> bool:
     """Whether a module other than the main one has it under its own name."""
     where, name = getattr(o, "__module__", None), getattr(o, "__qualname__", None)
-    found: Any = None if where in _main.NAMES else sys.modules.get(where or "")
+    found: Any = None if where in main.NAMES else sys.modules.get(where or "")
     for part in (name or "").split("."):
         found = getattr(found, part, None)
     return found is o
@@ -155,7 +155,7 @@ def _slots(f: Any) -> Iterator[tuple[str, Any]]:
 
 def _held(f: Any) -> Iterator[Any]:
     for cell in f.__closure__ or ():
-        yield from _main.contents(cell)
+        yield from main.contents(cell)
 
 
 def _submodules(held: list[Any], code: CodeType) -> Iterator[ModuleType]:
@@ -204,9 +204,9 @@ def _is_reached(name: str, o: Any) -> bool:
 
 def _reduce_special(o: Any) -> Any:
     if isinstance(o, functools.cached_property):  # has a lock in Python 3.11
-        return _main.cached_property, (o.func, o.attrname, o.__doc__)
+        return main.cached_property, (o.func, o.attrname, o.__doc__)
     if isinstance(o, typing.NewType) and not is_importable(o):
-        return _main.new_type, (o.__name__, o.__supertype__, o.__module__,
+        return main.new_type, (o.__name__, o.__supertype__, o.__module__,
                                 getattr(o, "__qualname__"))
     if type(o) in (weakref.WeakKeyDictionary, weakref.WeakValueDictionary):
         return type(o), (dict(o),)
@@ -296,12 +296,12 @@ class Homeward(cloudpickle.Pickler):  # type: ignore[misc]
         if name := name_at_home(o):
             return name
         if isinstance(o, ModuleType) and sys.modules.get(o.__name__) is o:
-            return _main.module, (o.__name__,)
-        if isinstance(o, BaseException) and (reduced := _raised.reduce(o)):
+            return main.module, (o.__name__,)
+        if isinstance(o, BaseException) and (reduced := raised.reduce(o)):
             return reduced
         parallel = sys.modules.get("torch.nn.parallel")
         if parallel is not None and isinstance(o, parallel.DistributedDataParallel):
-            return _main.itself, (o.module,)
+            return main.itself, (o.module,)
         return super().reducer_override(o)
 
 
@@ -309,7 +309,7 @@ def name_at_home(o: Any) -> str | None:
     """By what name of `__main__` the driver, and every worker, has the same definition."""
     kind = type(o)
     if kind is FunctionType or kind is _LRU or issubclass(kind, type):
-        return _main.name_in_driver(o)
+        return main.name_in_driver(o)
     return None
 
 

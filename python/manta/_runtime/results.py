@@ -41,10 +41,10 @@ _short.maxstring = _short.maxother = 200
 
 def dump(o: Any) -> tuple[int, bytes, str]:
     """The pickle of a result: (descriptor, b"", something to read), or (-1, pickle, …)."""
-    from manta import _pickle
+    from manta._runtime import pickling
     spill = _Spill()
     try:
-        _pickle.dump_unwrapped(o, spill)
+        pickling.dump_unwrapped(o, spill)
         if spill.file is None:
             return -1, spill.small.getvalue(), _short.repr(o)
         spill.file.flush()

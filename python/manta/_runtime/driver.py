@@ -11,6 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import manta
 from manta import _manta
 
 Program = tuple[list[str], list[str]]  # command line, environment
@@ -31,7 +32,7 @@ def embed() -> None:
 # In one line: ps shows it.
 _SERVE = ("import sys, importlib.util as u; sys.path.append({home!r}); u.find_spec('manta') or "
           "sys.exit('manta: not installed, and not in ' + sys.path[-1] + ' on this host'); "
-          "from manta._zygote import main; main()")
+          "from manta._runtime.zygote import main; main()")
 
 
 def program(framework: str) -> Program:
@@ -43,7 +44,7 @@ def program(framework: str) -> Program:
                                   f"hint: pip install {framework}; or Trainer(backend=None), which "
                                   f"needs none", name=framework)
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    home = str(Path(__file__).absolute().parent.parent)
+    home = str(Path(manta.__file__).absolute().parent.parent)
     code = _SERVE.format(home=home)
     env: list[str] = []
     if framework != "none" and (cure := _manta.amx_cure()):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions and values on their way to workers and back. The work is done in manta._travel, which
-is imported when something travels."""
+"""Functions and values on their way to workers and back. The work is done in `travel`, which is
+imported when something travels."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ def dumps(o: Any, parts: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
     """The pickle of `o`, and the definitions of the main script that it does not reach, by name.
     What cannot travel is a TypeError that says where it is. parts: what `o` is made of, by the
     names that the user knows."""
-    from manta import _travel
+    from manta._runtime import travel
     out = io.BytesIO()
-    pickler = _travel.Outward(out)
+    pickler = travel.Outward(out)
     try:
         pickler.dump(o)
     except Exception as e:
-        from manta import _blame
-        raise TypeError(_blame.explain(o, parts, e)) from None
-    return out.getvalue(), _travel.rest_of(pickler)
+        from manta._runtime import blame
+        raise TypeError(blame.explain(o, parts, e)) from None
+    return out.getvalue(), travel.rest_of(pickler)
 
 
 def dumps_unwrapped(o: Any) -> bytes:
@@ -33,5 +33,5 @@ def dumps_unwrapped(o: Any) -> bytes:
 
 def dump_unwrapped(o: Any, file: Any) -> None:
     """The same into a file, or what has a method write."""
-    from manta import _travel
-    _travel.Homeward(file).dump(o)
+    from manta._runtime import travel
+    travel.Homeward(file).dump(o)

@@ -10,7 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _logging, _main, _manta, _pickle
+from manta import _manta
+from manta._runtime import logs, main, pickling
 
 if TYPE_CHECKING:
     from manta.sgd.backend import BackendConfig
@@ -49,9 +50,9 @@ class Job:
         """The payload of a run. `name` is what the function is called in messages."""
         parts = {name: self.function, **self._arguments(name), "the checkpoint": self.checkpoint,
                  "the initialization hook": self.setting.hook, "the backend": self.setting.backend}
-        body, rest = _pickle.dumps(self, parts)
-        header = {"path": list(sys.path), "argv": list(sys.argv), "logging": _logging.describe(),
-                  "main": _main.describe(), "rest": rest}
+        body, rest = pickling.dumps(self, parts)
+        header = {"path": list(sys.path), "argv": list(sys.argv), "logging": logs.describe(),
+                  "main": main.describe(), "rest": rest}
         return pickle.dumps((header, body))
 
     def _arguments(self, name: str) -> dict[str, Any]:
@@ -62,8 +63,8 @@ class Job:
         return given | {f"argument {k!r}": v for k, v in self.kwargs.items()}
 
     def __call__(self) -> Any:
-        from manta import _worker
-        _worker.prepare(self)
+        from manta._runtime import worker
+        worker.prepare(self)
         if self.kind is Kind.BARE:
             return self.call()
         config = self.setting.backend
@@ -84,7 +85,7 @@ class Job:
             end(config, error)
             del error
             if self.kind is Kind.RUN:
-                _worker.let_go()
+                worker.let_go()
 
     def call(self) -> Any:
         """The function itself. One that calls sys.exit() has ended well, and returned nothing."""
@@ -105,16 +106,16 @@ def nothing() -> None:
 
 def make_instance(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The class API: one instance per worker, which lives as long as its process."""
-    from manta import _worker
-    _worker.instance = cls(*args, **kwargs)
+    from manta._runtime import worker
+    worker.instance = cls(*args, **kwargs)
 
 
 def on_instance(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    from manta import _worker
-    if _worker.instance is None:
+    from manta._runtime import worker
+    if worker.instance is None:
         raise RuntimeError("this worker has no instance: it took the place of one that was lost\n"
                            "hint: start the class again")
-    return function(_worker.instance, *args, **kwargs)
+    return function(worker.instance, *args, **kwargs)
 
 
 def method_of_instance(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Iterator
 
 import cloudpickle
 
-from manta import _main, _travel
+from manta._runtime import main, travel
 
 STEPS = 12  # of a way that is told; the middle of a longer one is left out
 HINT = "hint: make it inside of the function, or pass what it is made of"
@@ -35,7 +35,7 @@ def explain(o: Any, parts: dict[str, Any], error: Exception) -> str:
     return f"{name} cannot be sent to the workers:\n  {way or name}: {error}\n{HINT}"
 
 
-class _Tracer(_travel.Rules, pickle._Pickler):
+class _Tracer(travel.Rules, pickle._Pickler):
     """Keeps the objects between the top and the one that fails."""
 
     dispatch_table = cloudpickle.Pickler.dispatch_table
@@ -98,7 +98,7 @@ def _inside(o: Any) -> Iterator[tuple[str, Any]]:
 
 def _inside_function(f: FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
-        yield from ((f"variable {name!r}", v) for v in _main.contents(cell))
+        yield from ((f"variable {name!r}", v) for v in main.contents(cell))
     names = cloudpickle.cloudpickle._extract_code_globals(f.__code__)
     yield from ((f"global {n!r}", f.__globals__[n]) for n in names if n in f.__globals__)
     yield from ((f"default {i} of its arguments", v) for i, v in enumerate(f.__defaults__ or ()))

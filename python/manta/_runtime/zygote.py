@@ -26,14 +26,14 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def load_own() -> None:
     """What every job needs of ours: to import it took most of a worker's way to its function."""
     import cloudpickle  # noqa: F401
-    import manta._job  # noqa: F401
+    import manta._runtime.job  # noqa: F401
     import manta._state  # noqa: F401
     import manta.sgd  # noqa: F401
 
 
 def load_torch() -> None:
-    from manta import _worker
-    _worker.cure_amx()
+    from manta._runtime import worker
+    worker.cure_amx()
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     import torch
@@ -47,7 +47,7 @@ def load_torch() -> None:
     import manta._torch_world  # noqa: F401
 
     torch.set_num_threads(1)
-    _worker.blas_setters()
+    worker.blas_setters()
 
 
 def warm_torch() -> None:
@@ -103,25 +103,26 @@ def at_low_priority(load: Callable[[], None]) -> None:
 def end() -> NoReturn:
     """The end of a worker, as multiprocessing's: to take apart what was imported would copy it
     first, 300 ms and 100 MB of torch."""
-    from manta import _worker
+    from manta._runtime import worker
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    _worker.flush()
+    worker.flush()
     os._exit(0)
 
 
 def main() -> NoReturn:
     """Forks workers. In each of them serve() comes back when its work is over."""
-    from manta import _manta, _worker
+    from manta import _manta
+    from manta._runtime import worker
     if not _manta.serving():
-        sys.exit("manta._zygote is started by manta, not by hand")
+        sys.exit("manta._runtime.zygote is started by manta, not by hand")
     framework = sys.argv[1]
     try:
         keep(load_own)
         keep(LOAD[framework])
     except Exception as e:
-        _worker.broken = e  # a worker says so, where somebody reads it
+        worker.broken = e  # a worker says so, where somebody reads it
     else:
-        _worker.warm_up = WARM.get(framework)
-    _manta.serve(sys.orig_argv, _worker.warm_up is not None)
+        worker.warm_up = WARM.get(framework)
+    _manta.serve(sys.orig_argv, worker.warm_up is not None)
     end()

@@ -15,7 +15,7 @@ import builtins
 import pickle
 from typing import Any, Callable, Iterator
 
-from manta import _frames, _pickle
+from manta._runtime import frames, pickling
 
 PART_BYTES = 1 << 20  # of an argument or an attribute
 CHAIN = 50  # exceptions that hang together
@@ -41,7 +41,7 @@ def _describe(e: BaseException | None, nodes: list[Node], known: dict[int, int])
     known[id(e)] = len(nodes)
     node: Node = {"names": names_of(type(e)), "text": text_of(e), "cls": _part(type(e)),
                   "suppress": e.__suppress_context__, "frames": _safely(
-                      lambda: _frames.describe(e.__traceback__), []), "members": None}
+                      lambda: frames.describe(e.__traceback__), []), "members": None}
     nodes.append(node)
     node["args"], node["state"] = _contents(e)
     if isinstance(e, BaseExceptionGroup):
@@ -71,9 +71,9 @@ def _slots(e: BaseException) -> Iterator[tuple[str, Any]]:
 
 
 def _part(o: Any) -> bytes:
-    data: bytes = _safely(lambda: _pickle.dumps_unwrapped(o), b"")
+    data: bytes = _safely(lambda: pickling.dumps_unwrapped(o), b"")
     if not data or (len(data) > PART_BYTES and not isinstance(o, type)):
-        data = pickle.dumps(_frames.Shown(_frames.text_of(o)))
+        data = pickle.dumps(frames.Shown(frames.text_of(o)))
     return data
 
 
@@ -129,7 +129,7 @@ def _make(i: int, nodes: list[Node], made: dict[int, BaseException]) -> BaseExce
         e = _stand_in(node["names"], node["text"], args)
     for name, part in node["state"].items():
         _put(e, name, _load(part))
-    made[i] = e.with_traceback(_safely(lambda: _frames.rebuild(node["frames"]), None))
+    made[i] = e.with_traceback(_safely(lambda: frames.rebuild(node["frames"]), None))
     return made[i]
 
 
@@ -169,7 +169,7 @@ def _load(data: bytes) -> Any:
     try:
         return pickle.loads(data)
     except Exception as e:
-        return _frames.Shown(f"<could not be sent: {type(e).__name__}: {e}>")
+        return frames.Shown(f"<could not be sent: {type(e).__name__}: {e}>")
 
 
 def _stand_in(names: list[str], text: str, args: list[Any]) -> BaseException:
@@ -182,7 +182,7 @@ def _stand_in(names: list[str], text: str, args: list[Any]) -> BaseException:
             base = found
             break
     if base in (Exception, BaseException):
-        from manta._errors import TrainingFailed
+        from manta._runtime.errors import TrainingFailed
         base = TrainingFailed
     module, _, short = names[0].rpartition(".")
     cls: type[BaseException] = type(short, (base,), {"__module__": module, "__str__":
