@@ -44,6 +44,11 @@ MOVED: dict[str, tuple[str, ...]] = {
     "manta._late": ("manta._runtime.errors",),
     "manta._main": ("manta._runtime.main",),
     "manta._raised": ("manta._runtime.raised",),
+    "manta._torch": ("manta._frameworks.torch",),
+    "manta._torch.loader": ("manta._frameworks.torch.loader",),
+    "manta._torch.prepare": ("manta._frameworks.torch.prepare",),
+    "manta._torch.sampler": ("manta._frameworks.torch.sampler",),
+    "manta.sgd.torch_backend": ("manta._frameworks.torch.config",),
 }
 
 ALIASES = OLDER | MOVED

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from manta import sgd
-from manta._torch import amp, prepare, registry
+from manta._frameworks.torch import amp, prepare, registry
 
 CPU = torch.device("cpu")
 Output = collections.namedtuple("Output", "logits count")

@@ -270,7 +270,7 @@ def test_calls_through_the_dispatcher(two: Crew) -> None:
 def test_tensors_that_lie_elsewhere(two: Crew) -> None:
     """What goes through host memory, with ordinary memory that is said to be a device's."""
     def check(torch: Any, rank: int, size: int) -> Any:
-        from manta._process_group import stage
+        from manta._frameworks.torch.process_group import stage
         dist, peer = torch.distributed, 1 - rank
         there: set[int] = set()
         copies = {"in": 0, "out": 0}

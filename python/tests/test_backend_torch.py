@@ -25,7 +25,7 @@ def test_a_store_that_is_not_there_is_named(two: Crew) -> None:
     def check(torch: Any, rank: int, size: int) -> str:
         from datetime import timedelta
 
-        from manta import _torch_world as world
+        from manta._frameworks.torch import world
         nobody = world._free_port("127.0.0.1")
         with pytest.raises(RuntimeError) as e:
             world._join_store(world._World("gloo", 1, 2, address="127.0.0.1"), str(nobody),
@@ -357,20 +357,20 @@ def test_with_processors_to_spare(two: Crew) -> None:
 def test_a_part_beside_another_for_gpus(two: Crew) -> None:
     """The class that mixed groups have for CPU tensors, without the GPUs."""
     def can(torch: Any, rank: int, size: int) -> bool:
-        from manta import _process_group
-        return _process_group.can_be_a_part()
+        from manta._frameworks.torch import process_group
+        return process_group.can_be_a_part()
     if not all(two(can)):
         pytest.skip("torch before 2.14 lets only C++ be a part of a mixed group")
 
     def check(torch: Any, rank: int, size: int) -> None:
-        from manta import _process_group
+        from manta._frameworks.torch import process_group
         dist = torch.distributed
-        _process_group.beside_gpus = True
+        process_group.beside_gpus = True
         try:
             group = dist.new_group(backend="cpu:manta")
         finally:
-            _process_group.beside_gpus = False
-        assert isinstance(group._get_backend(torch.device("cpu")), _process_group.CpuBackend)
+            process_group.beside_gpus = False
+        assert isinstance(group._get_backend(torch.device("cpu")), process_group.CpuBackend)
         x = torch.ones(3)
         dist.all_reduce(x, group=group)
         dist.all_reduce(x, group=group, async_op=True).wait()

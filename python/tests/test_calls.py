@@ -46,9 +46,9 @@ def total() -> float:
 
 
 def token() -> int:
-    from manta import _torch_world
-    assert _torch_world._world is not None
-    return _torch_world._world.token
+    from manta._frameworks.torch import world
+    assert world._world is not None
+    return world._world.token
 
 
 class Learner:
@@ -152,13 +152,13 @@ def test_groups_of_a_call_stay(crew: Trainer) -> None:
         import builtins
         import torch.distributed as dist
 
-        from manta import _process_group
+        from manta._frameworks.torch import process_group
         both, gloo = dist.new_group([1, 0]), dist.new_group(backend="gloo")
-        _process_group.beside_gpus = True
+        process_group.beside_gpus = True
         try:
             part = dist.new_group(backend="cpu:manta")  # as there is one beside NCCL
         finally:
-            _process_group.beside_gpus = False
+            process_group.beside_gpus = False
         own = [dist.new_group([r]) for r in (0, 1)]
         builtins.kept = both, gloo, part, own[dist.get_rank()]  # type: ignore[attr-defined]
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from manta import _manta, sgd
-from manta.sgd import BackendConfig, Trainer, WorkerGroup
-from manta.sgd.backend import Backend
+from manta.sgd import Backend, BackendConfig, Trainer, WorkerGroup
 
 
 def leave_traces() -> tuple[int, list[str]]:

@@ -18,9 +18,9 @@ from torch.utils.data import (BatchSampler, DataLoader, Dataset, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from manta import sgd
-from manta._torch import device as _device
-from manta._torch import nest, prepare, registry, snapshot
-from manta._torch.loader import PreparedLoader
+from manta._frameworks.torch import device as _device
+from manta._frameworks.torch import nest, prepare, registry, snapshot
+from manta._frameworks.torch.loader import PreparedLoader
 
 Point = collections.namedtuple("Point", "x y")
 

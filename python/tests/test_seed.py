@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from manta import sgd
-from manta._torch import device as _device
-from manta._torch import registry
+from manta._frameworks.torch import device as _device
+from manta._frameworks.torch import registry
 
 
 @pytest.fixture(autouse=True)

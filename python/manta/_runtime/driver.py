@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import manta
-from manta import _manta
+from manta import _frameworks, _manta
 
 Program = tuple[list[str], list[str]]  # command line, environment
 
@@ -36,10 +36,10 @@ _SERVE = ("import sys, importlib.util as u; sys.path.append({home!r}); u.find_sp
 
 
 def program(framework: str) -> Program:
-    """The interpreter that forks workers, with `framework` ("torch" or "none") imported."""
+    """The interpreter that forks workers, with a framework, or "none", imported."""
     import subprocess
 
-    if framework != "none" and choose_framework(None) != framework:
+    if not _frameworks.is_installed(framework):
         raise ModuleNotFoundError(f"{framework} is not installed for {sys.executable}\n"
                                   f"hint: pip install {framework}; or Trainer(backend=None), which "
                                   f"needs none", name=framework)
@@ -47,7 +47,7 @@ def program(framework: str) -> Program:
     home = str(Path(manta.__file__).absolute().parent.parent)
     code = _SERVE.format(home=home)
     env: list[str] = []
-    if framework != "none" and (cure := _manta.amx_cure()):
+    if _frameworks.get(framework).uses_onednn and (cure := _manta.amx_cure()):
         env.append(cure)
         _tell_cure(cure)
     return [sys.executable, *flags, "-P", "-c", code, framework], env
@@ -73,20 +73,13 @@ def prestart(framework: str | None = None) -> None:
         import torch, …      # meanwhile
 
     A trainer does the same when it is made; its first workers are there sooner the earlier this
-    begins. framework: "torch" or "none"; None: torch if it is installed. It returns at once, and
+    begins. framework: its name, or "none"; None: that of backend="auto". It returns at once, and
     may be called again. On other hosts (MANTA_HOSTS) a trainer does it."""
     embed()
     if _manta.knob("MANTA_HOSTS"):
         return
-    _manta.prestart(program(choose_framework(framework)), 0)
-
-
-def choose_framework(name: str | None) -> str:
-    """"torch" if it is asked for or there, without importing it; else "none"."""
-    if name is not None:
-        return name
-    from importlib.util import find_spec
-    return "torch" if find_spec("torch") else "none"
+    name = _frameworks.automatic() if framework is None else framework
+    _manta.prestart(program(name), 0)
 
 
 trainers: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -11,10 +11,12 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Callable, Iterator, ParamSpec, TypeVar
 
 import manta
+from manta import _frameworks
 
 HOME = os.path.dirname(os.path.abspath(manta.__file__))
 FRAMES, DETAILED = 200, 20  # so many; the innermost ones with their variables
 VARIABLES, TEXT = 50, 200  # of each frame; letters of each
+_ARRAYS = {"numpy", *_frameworks.MODULES}  # may be asked for their shape
 
 Frame = tuple[str, str, int, dict[str, str]]  # file, function, line, variables
 
@@ -76,7 +78,7 @@ def _text(o: Any) -> str:
     kind = type(o).__name__
     if type(o) in (list, tuple, dict, set, frozenset):
         return f"<{kind} of {len(o)}>"
-    if type(o).__module__.partition(".")[0] in ("torch", "numpy") and hasattr(o, "shape"):
+    if type(o).__module__.partition(".")[0] in _ARRAYS and hasattr(o, "shape"):
         return f"<{kind} {tuple(o.shape)} {getattr(o, 'dtype', '')}>"
     return f"<{kind}>"
 

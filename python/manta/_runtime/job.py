@@ -10,11 +10,11 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from manta import _manta
+from manta import _frameworks, _manta
 from manta._runtime import logs, main, pickling
 
 if TYPE_CHECKING:
-    from manta.sgd.backend import BackendConfig
+    from manta._frameworks.base import BackendConfig
 
 
 @dataclass
@@ -75,8 +75,7 @@ class Job:
         begin(config)
         try:
             if self.auto:
-                from manta._torch import auto
-                auto.begin()
+                _frameworks.get(config.framework).save_passes()
             return self.call()
         except BaseException as e:
             error = e

@@ -24,8 +24,8 @@ def dumps(o: Any, parts: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
 
 
 def dumps_unwrapped(o: Any) -> bytes:
-    """The pickle of `o` for the driver, with models in DistributedDataParallel as the models alone:
-    there is no process group there."""
+    """The pickle of `o` for the driver, without what only a process group has a use for: there is
+    none there."""
     out = io.BytesIO()
     dump_unwrapped(o, out)
     return out.getvalue()

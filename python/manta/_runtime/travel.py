@@ -17,6 +17,7 @@ import cloudpickle
 from cloudpickle.cloudpickle import (_dynamic_class_reduce, _extract_code_globals,
                                      _make_skeleton_class)
 
+from manta import _frameworks
 from manta._runtime import main, raised
 
 _SLOTS = ("__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__",
@@ -292,6 +293,10 @@ def _rest_of(reached: Outward) -> Iterator[tuple[str, bytes]]:
 class Homeward(cloudpickle.Pickler):  # type: ignore[misc]
     """From a worker: the driver's own definitions by name, so that it gets its own classes."""
 
+    def __init__(self, file: Any):
+        super().__init__(file)
+        self.frameworks = _frameworks.imported()
+
     def reducer_override(self, o: Any) -> Any:
         if name := name_at_home(o):
             return name
@@ -299,9 +304,9 @@ class Homeward(cloudpickle.Pickler):  # type: ignore[misc]
             return main.module, (o.__name__,)
         if isinstance(o, BaseException) and (reduced := raised.reduce(o)):
             return reduced
-        parallel = sys.modules.get("torch.nn.parallel")
-        if parallel is not None and isinstance(o, parallel.DistributedDataParallel):
-            return main.itself, (o.module,)
+        for framework in self.frameworks:
+            if (bare := framework.without_group(o)) is not o:
+                return main.itself, (bare,)
         return super().reducer_override(o)
 
 

@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
-from manta import _manta
+from manta import _frameworks, _manta
 from manta._runtime import logs, main, pickling, raised, terminal
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def draw_anew() -> None:
     generators, and all ranks would draw the same. (The module random sees to itself.)"""
     if broken is not None:
         return
-    if torch := sys.modules.get("torch"):
-        torch.random.default_generator.seed()
+    for framework in _frameworks.imported():
+        framework.reseed()
     if random := sys.modules.get("numpy.random"):
         random.seed()
 
@@ -87,7 +87,7 @@ def take_environment() -> None:
     data = os.environ._data  # type: ignore[attr-defined]
     data.clear()
     data.update(now)
-    if "torch" in sys.modules:
+    if any(framework.uses_onednn for framework in _frameworks.imported()):
         cure_amx()
 
 
@@ -102,8 +102,8 @@ def compute_with(threads: str) -> None:
     first = threads.split(",")[0].strip()
     if not first.isdecimal() or int(first) < 1:
         return
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(int(first))
+    for framework in _frameworks.imported():
+        framework.set_threads(int(first))
     blas = os.environ.get("OPENBLAS_NUM_THREADS", first)
     for set_threads in blas_setters() if blas.isdecimal() and int(blas) > 0 else ():
         set_threads(int(blas))
@@ -163,10 +163,9 @@ def prepare(new: Job) -> None:
 
 
 def let_go() -> None:
-    """After a train function: what it prepared for torch is forgotten, so that the memory goes and
-    the next one finds nothing set."""
-    if registry := sys.modules.get("manta._torch.registry"):
-        registry.clear()
+    """After a train function: nothing of what it prepared stays."""
+    for framework in _frameworks.imported():
+        framework.let_go()
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -185,9 +184,8 @@ def status_of(e: BaseException) -> int:
 
 
 def is_echo(e: Exception) -> bool:
-    """Whether a peer is gone: a framework's own collectives fail in words of their own, and may
-    know of it before we do."""
-    waits = 20 if isinstance(e, RuntimeError) and _manta.place()[1] > 1 and _is_framework(e) else 0
+    """Whether a peer is gone: a framework's own collectives may know of it before we do."""
+    waits = 20 if _may_be_echo(e) and _manta.place()[1] > 1 else 0
     for i in range(waits + 1):
         try:
             _manta.check()
@@ -198,20 +196,16 @@ def is_echo(e: Exception) -> bool:
     return False
 
 
-def _is_framework(e: Exception) -> bool:
-    """Whether it comes out of torch.distributed."""
-    if type(e).__module__.startswith("torch"):
-        return True
-    text = str(e)
-    return any(word in text for word in ("gloo", "Connection", "NCCL", "Socket", "store",
-                                             "process group"))
+def _may_be_echo(e: BaseException) -> bool:
+    return isinstance(e, RuntimeError) and any(framework.is_peer_error(e)
+                                               for framework in _frameworks.imported())
 
 
 def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:
     """(status, message, what the driver makes the exception of)."""
     status = status_of(e)
-    if status in (_manta.EUSER, _manta.EINVAL) and isinstance(e, RuntimeError) and (
-            _is_framework(e) and (rank := _manta.departed()) >= 0):
+    if status in (_manta.EUSER, _manta.EINVAL) and _may_be_echo(e) and (
+            (rank := _manta.departed()) >= 0):
         e.add_note(f"rank {rank} has left its train function: this one may have waited for it")
     try:
         last = "".join(traceback.format_exception_only(e)).strip()

@@ -11,12 +11,15 @@ import os
 import sys
 import threading
 import weakref
-from typing import Callable, NoReturn
+from typing import TYPE_CHECKING, Callable, NoReturn
 
+from manta import _frameworks, _manta
+from manta._runtime import worker
+
+if TYPE_CHECKING:
+    from manta._frameworks.base import Framework
 
 LOW_PRIORITY = 3  # nice level of a warm-up: at most half of a CPU that a worker uses
-OLDEST_TORCH = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
-
 
 # Before the fork there must be no second thread, or workers have to be started anew: numpy's BLAS
 # starts its own when it is loaded. A worker raises the number.
@@ -31,37 +34,14 @@ def load_own() -> None:
     import manta.sgd  # noqa: F401
 
 
-def load_torch() -> None:
-    from manta._runtime import worker
-    worker.cure_amx()
-    for name in ONE_THREAD:
-        os.environ.setdefault(name, "1")
-    import torch
-    found = tuple(int(n) for n in torch.__version__.split(".")[:2])
-    if found < OLDEST_TORCH:
-        raise ImportError(f"manta needs torch {'.'.join(map(str, OLDEST_TORCH))} or later, and "
-                          f"this is {torch.__version__}")
-    import torch.distributed
-    import torch.nn.parallel
-    import torch.utils.data  # noqa: F401
-    import manta._torch_world  # noqa: F401
-
-    torch.set_num_threads(1)
+def load(framework: Framework) -> None:
+    if framework.uses_onednn:
+        worker.cure_amx()
+    if framework.name != "none":  # numpy may come with it
+        for name in ONE_THREAD:
+            os.environ.setdefault(name, "1")
+    framework.load()
     worker.blas_setters()
-
-
-def warm_torch() -> None:
-    """The first step of the first optimizer imports as much again as torch itself. The first
-    workers do that at the same time, each for itself; later ones find it done."""
-    import torch
-
-    model = torch.nn.Linear(1, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    optimizer.step()
-
-
-LOAD: dict[str, Callable[[], None]] = {"none": lambda: None, "torch": load_torch}
-WARM: dict[str, Callable[[], None]] = {"torch": warm_torch}
 
 
 def keep(load: Callable[[], None]) -> None:
@@ -103,7 +83,6 @@ def at_low_priority(load: Callable[[], None]) -> None:
 def end() -> NoReturn:
     """The end of a worker, as multiprocessing's: to take apart what was imported would copy it
     first, 300 ms and 100 MB of torch."""
-    from manta._runtime import worker
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     worker.flush()
@@ -112,17 +91,15 @@ def end() -> NoReturn:
 
 def main() -> NoReturn:
     """Forks workers. In each of them serve() comes back when its work is over."""
-    from manta import _manta
-    from manta._runtime import worker
     if not _manta.serving():
         sys.exit("manta._runtime.zygote is started by manta, not by hand")
-    framework = sys.argv[1]
     try:
         keep(load_own)
-        keep(LOAD[framework])
+        framework = _frameworks.get(sys.argv[1])
+        keep(lambda: load(framework))
     except Exception as e:
         worker.broken = e  # a worker says so, where somebody reads it
     else:
-        worker.warm_up = WARM.get(framework)
+        worker.warm_up = framework.warm if framework.warms else None
     _manta.serve(sys.orig_argv, worker.warm_up is not None)
     end()

@@ -1,45 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frameworks: what is set up around a train function."""
+"""Which framework a trainer is asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from manta.sgd.worker_group import WorkerGroup
+from manta import _frameworks
+from manta._frameworks.base import BackendConfig
 
-
-class Backend:
-    """Hooks around the work of a trainer; a subclass has those it needs."""
-
-    def on_start(self, worker_group: WorkerGroup, backend_config: BackendConfig) -> None:
-        """In the driver, when the workers are there."""
-
-    def on_shutdown(self, worker_group: WorkerGroup, backend_config: BackendConfig) -> None:
-        """In the driver, before they end."""
-
-    def enter(self, backend_config: BackendConfig) -> None:
-        """In a worker, before every call of a train function."""
-
-    def leave(self, backend_config: BackendConfig, error: BaseException | None) -> None:
-        """In a worker, after it: the process may be used again."""
-
-    def resume(self, backend_config: BackendConfig) -> None:
-        """In a worker, before every call between runs (execute, an instance's methods). What it
-        sets up stays for the next one, and ends with the process or the next run. All ranks call
-        it, also if the call is for one of them."""
-
-    def rest(self, backend_config: BackendConfig, error: BaseException | None) -> None:
-        """In a worker, after it."""
-
-
-class BackendConfig:
-    """What the user says about a framework; it travels to the workers with every job."""
-    framework = "none"  # imported by what workers are forked from: "none" or "torch"
-
-    @property
-    def backend_cls(self) -> type[Backend]:
-        return Backend
+_ABSENT = ("tensorflow", "tf", "keras", "horovod", "jax")
 
 
 def resolve(backend: Any, backend_args: Any) -> BackendConfig:
@@ -52,8 +21,8 @@ def resolve(backend: Any, backend_args: Any) -> BackendConfig:
             raise ValueError("backend and backend_args both are a BackendConfig: give one of them")
         return backend
     if backend is not None and not isinstance(backend, str):
-        raise TypeError(f"backend must be 'auto', 'torch', None or a BackendConfig, not {backend!r}"
-                        f"{_hint_for(backend)}")
+        raise TypeError(f"backend must be 'auto', {_known()}, None or a BackendConfig, not "
+                        f"{backend!r}{_hint_for(backend)}")
     named = _named(backend)
     if backend_args is None:
         return named
@@ -63,27 +32,32 @@ def resolve(backend: Any, backend_args: Any) -> BackendConfig:
     return backend_args
 
 
+def _known(synonyms: bool = False) -> str:
+    """Their names, as a message has them."""
+    words = []
+    for name in _frameworks.names():
+        others = ", ".join(f"= {s!r}" for s in _frameworks.get(name).synonyms)
+        words.append(f"{name!r} ({others})" if synonyms and others else repr(name))
+    return ", ".join(words)
+
+
 def _hint_for(backend: Any) -> str:
     if isinstance(backend, type) and issubclass(backend, BackendConfig):
         return f"\nhint: an object of it: {backend.__name__}()"
-    if getattr(backend, "__name__", None) == "torch":
-        return "\nhint: its name: 'torch'"
+    if (name := getattr(backend, "__name__", None)) in _frameworks.names():
+        return f"\nhint: its name: {name!r}"
     return ""
 
 
 def _named(name: str | None) -> BackendConfig:
-    from manta._runtime.driver import choose_framework
-    if name is None or (name == "auto" and choose_framework(None) == "none"):
-        return BackendConfig()
-    if name in ("auto", "torch", "pytorch"):
-        from manta.sgd.torch_backend import TorchConfig
-        return TorchConfig()
-    if name in ("tensorflow", "tf", "keras", "horovod", "jax"):
+    if name is None or name == "auto":
+        return _frameworks.get("none" if name is None else _frameworks.automatic()).config()
+    for framework in map(_frameworks.get, _frameworks.names()):
+        if name == framework.name or name in framework.synonyms:
+            return framework.config()
+    if name in _ABSENT:
         raise ValueError(f"backend {name!r} is not in this version of manta\n"
-                         f"hint: 'torch', or None, which sets up no framework")
-    hint = "'auto', 'torch' (= 'pytorch'), None or a BackendConfig"
-    if name in ("gloo", "nccl", "mpi", "manta"):
-        hint = f"TorchConfig(backend={name!r}) in place of the name"
-    elif "lightning" in name or "accelerate" in name:
-        hint = "'torch': inside its train function Lightning and Accelerate find their ranks"
+                         f"hint: {_known()}, or None, which sets up no framework")
+    hints = (framework.hint(name) for framework in map(_frameworks.get, _frameworks.names()))
+    hint = next((h for h in hints if h), f"'auto', {_known(True)}, None or a BackendConfig")
     raise ValueError(f"unknown backend {name!r}\nhint: {hint}")

@@ -11,7 +11,8 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _config, _manta
+from manta import _config, _frameworks, _manta
+from manta._frameworks.base import Backend
 from manta._runtime import display as _display
 from manta._runtime import driver as _driver
 from manta._runtime import frames as _frames
@@ -73,7 +74,8 @@ class Trainer:
         self._started = False
         self._told_start = False  # to the workers that are there
         self._record = {"num_workers": [least, most] if least else most or None,
-                        "backend": None if self._backend.framework == "none" else "torch",
+                        "backend": (None if self._backend.framework == "none"
+                                    else self._backend.framework),
                         "use_gpu": use_gpu, "resources_per_worker": resources_per_worker,
                         "cpus_per_worker": cpus_per_worker, "gpus_per_worker": gpus_per_worker,
                         "max_retries": max_retries, "step_timeout": step_timeout,
@@ -135,7 +137,7 @@ class Trainer:
 
     def _has_hooks(self) -> bool:
         """Whether the backend wants to know when the workers are there."""
-        return self._backend.backend_cls.on_start is not _backend.Backend.on_start
+        return self._backend.backend_cls.on_start is not Backend.on_start
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Between runs: on all workers, a list by rank."""
@@ -274,9 +276,8 @@ class Trainer:
                              "data in the train function; prepare_data_loader() divides it")
         strategy = CheckpointStrategy.checked(strategy)
         every = self._callbacks + _callbacks.checked(callbacks)
-        if isinstance(checkpoint, str) and checkpoint == "auto" and (
-                self._backend.framework != "torch"):
-            raise ValueError('checkpoint="auto" needs the torch backend')
+        if isinstance(checkpoint, str) and checkpoint == "auto":
+            self._check_auto()
         config = self._config if config is None else config
         options, trust = _checkpoint_options(checkpoint, self.logdir, trust)
         if strategy is not None:
@@ -302,6 +303,11 @@ class Trainer:
             self._running = False
             raise
         return run
+
+    def _check_auto(self) -> None:
+        if not _frameworks.get(self._backend.framework).saves_itself:
+            able = [n for n in _frameworks.names() if _frameworks.get(n).saves_itself]
+            raise ValueError(f'checkpoint="auto" needs the {" or ".join(able)} backend')
 
     def _job(self, function: Callable[..., Any], config: Any, checkpoint: Any,
              trust: bool) -> _job.Job:
@@ -474,8 +480,9 @@ def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> tuple[dict[
         return {}, trust
     path = Path(checkpoint).expanduser().resolve()
     if not (path / "manifest.json").is_file():
-        hint = f"\nhint: run(…, checkpoint=torch.load({str(checkpoint)!r}))" if path.suffix in (
-            ".pt", ".pth", ".ckpt", ".bin") else ""
+        hints = (_frameworks.get(name).hint_for_file(str(checkpoint))
+                 for name in _frameworks.names())
+        hint = next((f"\nhint: run(…, checkpoint={h})" for h in hints if h), "")
         raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is{hint}")
     trust = trust or (path.is_relative_to(home.expanduser().resolve())
                       and path.stat().st_uid == os.geteuid())

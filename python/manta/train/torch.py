@@ -3,11 +3,12 @@
 
 from typing import NoReturn
 
-from manta._torch.device import get_device
-from manta._torch.loader import prepare_data_loader
-from manta._torch.prepare import accelerate, backward, prepare_model, prepare_optimizer, unscale
-from manta._torch.seed import enable_reproducibility, rng_state, set_rng_state
-from manta.sgd.torch_backend import TorchConfig
+from manta._frameworks.torch.config import TorchConfig
+from manta._frameworks.torch.device import get_device
+from manta._frameworks.torch.loader import prepare_data_loader
+from manta._frameworks.torch.prepare import (accelerate, backward, prepare_model,
+                                             prepare_optimizer, unscale)
+from manta._frameworks.torch.seed import enable_reproducibility, rng_state, set_rng_state
 
 __all__ = ["TorchConfig", "accelerate", "backward", "enable_reproducibility", "get_device",
            "prepare_data_loader", "prepare_model", "prepare_optimizer", "rng_state",

@@ -18,11 +18,11 @@ import torch
 import torch.distributed as dist
 
 from manta import _manta
-from manta._process_group import codes, group, operations, roll, stage, work
-from manta._process_group.codes import BYTE
-from manta._process_group.group import (CpuBackend, Group, can_be_a_part, devices, forget, make,
-                                        rest, wake)
-from manta._process_group.operations import NAME
+from manta._frameworks.torch.process_group import codes, group, operations, roll, stage, work
+from manta._frameworks.torch.process_group.codes import BYTE
+from manta._frameworks.torch.process_group.group import (CpuBackend, Group, can_be_a_part, devices,
+                                                         forget, make, rest, wake)
+from manta._frameworks.torch.process_group.operations import NAME
 
 __all__ = ["BYTE", "CpuBackend", "Group", "beside_gpus", "can_be_a_part", "decline_recorder",
            "default_ranks", "devices", "forget", "rest", "take_devices", "wake"]

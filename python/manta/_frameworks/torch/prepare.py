@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from manta._torch import amp as _amp
-from manta._torch import device as _device
-from manta._torch import registry
+from manta._frameworks.torch import amp as _amp
+from manta._frameworks.torch import device as _device
+from manta._frameworks.torch import registry
 
 _DDP_PREFIX = "module."
 

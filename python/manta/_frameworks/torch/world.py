@@ -26,7 +26,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from manta import _manta, _process_group
+from manta import _manta
+from manta._frameworks.torch import process_group
 
 _ADDRESS_BYTES = 256
 _REACH = timedelta(seconds=60)  # in which rank 0's store is found, or never
@@ -62,9 +63,9 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
     rank, size, local_rank, local_size = _manta.place()[:4]
     gpus = _take_gpu(backend, local_rank)
     name = _with_gpus() if gpus and backend != "nccl" else backend or "manta"
-    _process_group.beside_gpus = "," in name
-    _process_group.take_devices("cpu", *(["cuda"] if gpus else []))
-    _process_group.decline_recorder()
+    process_group.beside_gpus = "," in name
+    process_group.take_devices("cpu", *(["cuda"] if gpus else []))
+    process_group.decline_recorder()
     world = _World(name, rank, size, one_host=local_size == size)
     try:
         _world = world
@@ -77,7 +78,7 @@ def enter(backend: str | None, init_method: str | None, timeout_s: float) -> Non
 
 def _make(world: _World, url: str | None, timeout: timedelta, **options: Any) -> None:
     """The default group, of all ranks as they are. All of them call it."""
-    _process_group.default_ranks = []
+    process_group.default_ranks = []
     _meet(world, world.one_host, None if url else timeout)
     _torch_init(world.backend, init_method=url, store=world.store, rank=world.rank,
                 world_size=world.size, timeout=timeout, **options)
@@ -91,12 +92,12 @@ def leave() -> None:
     world, _world = _world, None
     try:
         if dist.is_initialized():
-            _process_group.rest()  # whoever is still waited for may never come
+            process_group.rest()  # whoever is still waited for may never come
             _torch_destroy()
     finally:
         if world is not None:
             _close_store(world)
-        _process_group.forget()
+        process_group.forget()
 
 
 def _close_store(world: _World) -> None:
@@ -113,7 +114,7 @@ def resume(backend: str | None, init_method: str | None, timeout_s: float) -> No
     """The group of the call before, or a new one if not all ranks have been there."""
     if _is_common(_world):
         assert _world is not None
-        _process_group.wake()
+        process_group.wake()
         _tell(_world)
         return
     enter(backend, init_method, timeout_s)
@@ -125,7 +126,7 @@ def rest(error: BaseException | None) -> None:
     """After a failure ranks may be out of step. Ours are in step again at the next call; no other
     group knows how to."""
     if error is None or (_world is not None and _world.backend == "manta"):
-        _process_group.rest()
+        process_group.rest()
     else:
         leave()
 
@@ -144,7 +145,7 @@ def _of_all(number: int, size: int) -> list[int]:
     if size == 1:
         return [number]
     mine, all_ = torch.tensor([number]), torch.zeros(size, dtype=torch.int64)
-    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, _process_group.BYTE)
+    _manta.comm().allgather(mine.data_ptr(), all_.data_ptr(), 8, process_group.BYTE)
     return [int(n) for n in all_.tolist()]
 
 
@@ -168,7 +169,7 @@ def _with_gpus() -> str:
     its tensors, too. torch before 2.14 lets only C++ be a part of a mixed group."""
     if _is_shared(_own_gpus()):
         return "manta"
-    return f"cpu:{'manta' if _process_group.can_be_a_part() else 'gloo'},cuda:nccl"
+    return f"cpu:{'manta' if process_group.can_be_a_part() else 'gloo'},cuda:nccl"
 
 
 def _own_gpus() -> int:
@@ -196,7 +197,7 @@ def _meet(world: _World, one_host: bool, timeout: timedelta | None) -> None:
         text = f"{own} {_free_port(own)} {token} {place}".encode()
         told[:len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     if world.size > 1:
-        _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, _process_group.BYTE, 0)
+        _manta.comm().broadcast(told.data_ptr(), _ADDRESS_BYTES, process_group.BYTE, 0)
     world.address, world.port, token_text, place = bytes(told.tolist()).rstrip(
         b"\0").decode().split(" ")
     world.token = int(token_text)
@@ -266,7 +267,7 @@ def _agree(theirs: str, ours: str) -> bool:
     """Ours may do what a program asks gloo for, and, for a GPU that workers share, NCCL."""
     have = _by_device(ours)
     stands_for = {"manta": {"manta", "gloo"}, "gloo": {"gloo"}, "nccl": {"nccl"}}
-    if ours == "manta" and "cuda" in _process_group.devices:
+    if ours == "manta" and "cuda" in process_group.devices:
         have["cuda"] = ours
         stands_for[ours].add("nccl")
     return all(device in have and wanted in stands_for[have[device]]
@@ -303,7 +304,7 @@ def _is_ours(world: _World, backend: Any, init_method: Any, world_size: int, ran
 def _set_timeout(timeout: timedelta) -> None:
     """torch has a function for all groups since 2.15; the one before knew only its own."""
     group = dist.group.WORLD
-    if hasattr(dist, "set_timeout") or isinstance(group, _process_group.Group):
+    if hasattr(dist, "set_timeout") or isinstance(group, process_group.Group):
         group.set_timeout(timeout)
     else:
         c10d._set_pg_timeout(timeout)
@@ -324,7 +325,7 @@ def init_process_group(backend: Any = None, init_method: Any = None, timeout: An
         options = {k: v for k, v in kwargs.items() if k in ("group_name", "device_id")}
         _make(_world, None, timeout or c10d.default_pg_timeout, **options)
     else:
-        _process_group.default_ranks = None
+        process_group.default_ranks = None
         _torch_init(backend, init_method, timeout, world_size, rank, *args, **kwargs)
 
 
@@ -335,7 +336,7 @@ def destroy_process_group(group: Any = None) -> None:
     _torch_destroy(group)
     if whole and _world is not None:
         _close_store(_world)
-        _process_group.forget()
+        process_group.forget()
 
 
 for _module in (dist, c10d):

@@ -9,7 +9,7 @@ from typing import Any
 from torch.utils.data import DataLoader, RandomSampler, Sampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from manta._torch import seed as _seed
+from manta._frameworks.torch import seed as _seed
 
 
 class ShardSampler(DistributedSampler[Any]):  # type: ignore[misc]

@@ -4,8 +4,8 @@ and is loaded before the first one of a call that follows a revival."""
 
 from __future__ import annotations
 
-from manta._torch import registry, snapshot
-from manta.sgd import session
+from manta import _state
+from manta._frameworks.torch import registry, snapshot
 
 _ENTRY = "auto"  # of the checkpoint
 
@@ -20,11 +20,11 @@ class _Passes:
                                "prepare_optimizer or accelerate, and nothing did")
         if self._first:
             self._first = False
-            found = session.load_checkpoint()
+            found = _state.load()
             if isinstance(found, dict) and _ENTRY in found:
                 snapshot.restore(found[_ENTRY])
                 return  # it is saved already
-        session.save_checkpoint({_ENTRY: snapshot.collect()})
+        _state.save({_ENTRY: snapshot.collect()}, files=False, sharded=False)
 
 
 def begin() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manta._torch import registry, seed
+from manta._frameworks.torch import registry, seed
 
 
 def collect() -> dict[str, Any]:

@@ -15,8 +15,8 @@ from manta._runtime.job import Kind
 
 if TYPE_CHECKING:
     from manta._runtime.job import Job
-    from manta._torch.amp import Amp
-    from manta._torch.loader import PreparedLoader
+    from manta._frameworks.torch.amp import Amp
+    from manta._frameworks.torch.loader import PreparedLoader
 
 
 @dataclass

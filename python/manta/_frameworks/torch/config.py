@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: the process group that a train function finds."""
+"""What the user says about the process group that a train function finds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 
+from manta._frameworks.base import Backend, BackendConfig
 from manta._names import arguments
-from manta.sgd.backend import Backend, BackendConfig
 
 _BACKENDS = (None, "manta", "gloo", "nccl")
 
@@ -39,31 +39,8 @@ class TorchConfig(BackendConfig):
 
     @property
     def backend_cls(self) -> type[Backend]:
-        return TorchBackend
+        from manta._frameworks.torch import Torch
+        return Torch
 
 
 TorchConfig.__init__ = arguments(TorchConfig.__init__)  # type: ignore[method-assign]
-
-
-class TorchBackend(Backend):
-    """A new process group around every call of a train function; calls between runs share one."""
-
-    def enter(self, backend_config: BackendConfig) -> None:
-        from manta import _torch_world
-        assert isinstance(backend_config, TorchConfig)
-        _torch_world.enter(backend_config.backend, backend_config.init_method,
-                           backend_config.timeout_s)
-
-    def leave(self, backend_config: BackendConfig, error: BaseException | None) -> None:
-        from manta import _torch_world
-        _torch_world.leave()
-
-    def resume(self, backend_config: BackendConfig) -> None:
-        from manta import _torch_world
-        assert isinstance(backend_config, TorchConfig)
-        _torch_world.resume(backend_config.backend, backend_config.init_method,
-                            backend_config.timeout_s)
-
-    def rest(self, backend_config: BackendConfig, error: BaseException | None) -> None:
-        from manta import _torch_world
-        _torch_world.rest(error)

@@ -12,8 +12,8 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from manta import _manta
-from manta._torch import device as _device
-from manta._torch import nest, registry, sampler
+from manta._frameworks.torch import device as _device
+from manta._frameworks.torch import nest, registry, sampler
 
 _END = object()
 

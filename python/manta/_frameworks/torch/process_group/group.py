@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import Backend as _TorchBackend
 from torch._C._distributed_c10d import ProcessGroup
 
 from manta import _manta
-from manta._process_group.operations import NAME, Operations
+from manta._frameworks.torch.process_group.operations import NAME, Operations
 
 _FINISH_S = 10.0  # for what is in flight when a group is destroyed
 devices = ["cpu"]  # whose tensors a Group takes; those of "cuda" go through host memory

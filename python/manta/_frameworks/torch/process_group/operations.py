@@ -14,11 +14,12 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from manta import _manta
+from manta._frameworks.torch.process_group import stage
+from manta._frameworks.torch.process_group.codes import (BYTE, CODES, items, multiplied, name_of,
+                                                         reduction)
+from manta._frameworks.torch.process_group.roll import ANSWER_TAG, RollCall
+from manta._frameworks.torch.process_group.work import DONE, Completer, Pending, done
 from manta._runtime.errors import CollectiveTimeout
-from manta._process_group import stage
-from manta._process_group.codes import BYTE, CODES, items, multiplied, name_of, reduction
-from manta._process_group.roll import ANSWER_TAG, RollCall
-from manta._process_group.work import DONE, Completer, Pending, done
 
 _SHUFFLE_TAG = _manta.TAG_MAX  # of all_to_all with parts of different sizes; not for users
 _USER_TAGS = ANSWER_TAG  # those below

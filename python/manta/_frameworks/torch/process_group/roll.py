@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from manta import _manta
-from manta._process_group.codes import items
+from manta._frameworks.torch.process_group.codes import items
 
 ARRIVAL_TAG = _manta.TAG_MAX - 1
 ANSWER_TAG = _manta.TAG_MAX - 2

@@ -14,7 +14,7 @@ from typing import Any, Callable
 import torch
 
 from manta import _manta
-from manta._torch import nest, registry
+from manta._frameworks.torch import nest, registry
 
 _DTYPES = {"fp16": torch.float16, "float16": torch.float16, torch.float16: torch.float16,
            "bf16": torch.bfloat16, "bfloat16": torch.bfloat16, torch.bfloat16: torch.bfloat16}

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from manta._torch import registry
+from manta._frameworks.torch import registry
 
 
 def enable_reproducibility(seed: int = 0) -> None:

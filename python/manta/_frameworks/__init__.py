@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frameworks by name. Each has a file or a folder here, with a class below base.Framework and a row
+in this table; all that is about PyTorch lies in `torch/`.
+
+(1) A row is imported when its framework is asked for, and importing it does not import the
+    framework: a driver that never computes does not pay for it.
+(2) Everybody else asks here, and calls no framework by its name.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from manta._frameworks.base import Framework
+
+
+class _Row(NamedTuple):
+    module: str  # that users import
+    where: str  # the module of ours
+    cls: str  # and the class in it
+
+
+_ROWS = {
+    "none": _Row("", "manta._frameworks.plain", "Plain"),
+    "torch": _Row("torch", "manta._frameworks.torch", "Torch"),
+}
+_AUTOMATIC = ("torch",)  # backend="auto": the first of them that is installed
+
+MODULES = frozenset(row.module for row in _ROWS.values() if row.module)
+
+
+def _row(name: str) -> _Row:
+    if name not in _ROWS:
+        raise ValueError(f"unknown framework {name!r}\nhint: it is one of {', '.join(_ROWS)}")
+    return _ROWS[name]
+
+
+@functools.cache
+def get(name: str) -> Framework:
+    row = _row(name)
+    made: Framework = getattr(importlib.import_module(row.where), row.cls)()
+    return made
+
+
+def names() -> list[str]:
+    """Those that there are, without the one that stands for none."""
+    return [name for name, row in _ROWS.items() if row.module]
+
+
+def imported() -> list[Framework]:
+    """Those that this process has imported, whoever did; none is always among them."""
+    return [get(name) for name, row in _ROWS.items()
+            if not row.module or row.module in sys.modules]
+
+
+def is_installed(name: str) -> bool:
+    """Found without importing it."""
+    from importlib.util import find_spec
+    return not _row(name).module or find_spec(_row(name).module) is not None
+
+
+def automatic() -> str:
+    """What backend="auto" stands for."""
+    return next((name for name in _AUTOMATIC if is_installed(name)), "none")

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch. Importing this package does not import torch; importing any module of it but `config`
+does.
+
+A train function calls `prepare`, `loader`, `amp`, `seed` and `device`, and what they have prepared
+is in `registry`; `auto` and `snapshot` save it. `world` is torch.distributed in a worker,
+`process_group` its backend "manta".
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from manta._frameworks.base import BackendConfig, Framework
+from manta._frameworks.torch.config import TorchConfig
+
+OLDEST = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
+_FILES = (".pt", ".pth", ".ckpt", ".bin")  # what torch.save leaves
+_PEER_WORDS = ("store", "process group")
+
+
+class Torch(Framework):
+    """A new process group around every call of a train function; calls between runs share one."""
+
+    name = "torch"
+    synonyms = ("pytorch",)
+    uses_onednn = True
+    warms = True
+    saves_itself = True
+    functions = {"accelerate": "prepare", "backward": "prepare", "enable_reproducibility": "seed",
+                 "get_device": "device", "prepare_data_loader": "loader",
+                 "prepare_model": "prepare", "prepare_optimizer": "prepare", "rng_state": "seed",
+                 "set_rng_state": "seed", "unscale": "prepare"}
+
+    # --- in the driver ---
+
+    def config(self) -> TorchConfig:
+        return TorchConfig()
+
+    def hint(self, name: str) -> str | None:
+        if name in ("gloo", "nccl", "mpi", "manta"):
+            return f"TorchConfig(backend={name!r}) in place of the name"
+        if "lightning" in name or "accelerate" in name:
+            return "'torch': inside its train function Lightning and Accelerate find their ranks"
+        return None
+
+    def hint_for_file(self, path: str) -> str | None:
+        return f"torch.load({path!r})" if os.path.splitext(path)[1] in _FILES else None
+
+    # --- where workers are forked ---
+
+    def load(self) -> None:
+        import torch
+        found = tuple(int(n) for n in torch.__version__.split(".")[:2])
+        if found < OLDEST:
+            raise ImportError(f"manta needs torch {'.'.join(map(str, OLDEST))} or later, and this "
+                              f"is {torch.__version__}")
+        import torch.distributed
+        import torch.nn.parallel
+        import torch.utils.data  # noqa: F401
+        import manta._frameworks.torch.world  # noqa: F401
+
+        torch.set_num_threads(1)
+
+    def warm(self) -> None:
+        """The first step of the first optimizer imports as much again as torch itself. The first
+        workers do that at the same time, each for itself; later ones find it done."""
+        import torch
+
+        model = torch.nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.step()
+
+    # --- in a worker ---
+
+    def reseed(self) -> None:
+        import torch
+        torch.random.default_generator.seed()
+
+    def set_threads(self, n: int) -> None:
+        import torch
+        torch.set_num_threads(n)
+
+    def enter(self, backend_config: BackendConfig) -> None:
+        from manta._frameworks.torch import world
+        assert isinstance(backend_config, TorchConfig)
+        world.enter(backend_config.backend, backend_config.init_method, backend_config.timeout_s)
+
+    def leave(self, backend_config: BackendConfig, error: BaseException | None) -> None:
+        from manta._frameworks.torch import world
+        world.leave()
+
+    def resume(self, backend_config: BackendConfig) -> None:
+        from manta._frameworks.torch import world
+        assert isinstance(backend_config, TorchConfig)
+        world.resume(backend_config.backend, backend_config.init_method, backend_config.timeout_s)
+
+    def rest(self, backend_config: BackendConfig, error: BaseException | None) -> None:
+        from manta._frameworks.torch import world
+        world.rest(error)
+
+    def save_passes(self) -> None:
+        from manta._frameworks.torch import auto
+        auto.begin()
+
+    def let_go(self) -> None:
+        if registry := sys.modules.get("manta._frameworks.torch.registry"):
+            registry.clear()
+
+    def is_peer_error(self, error: Exception) -> bool:
+        return (type(error).__module__.startswith("torch") or super().is_peer_error(error)
+                or any(word in str(error) for word in _PEER_WORDS))
+
+    def without_group(self, o: Any) -> Any:
+        """A model in DistributedDataParallel is the model alone."""
+        parallel = sys.modules.get("torch.nn.parallel")
+        if parallel is not None and isinstance(o, parallel.DistributedDataParallel):
+            return o.module
+        return o
