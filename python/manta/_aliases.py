@@ -42,8 +42,8 @@ OLDER: dict[str, tuple[str, ...]] = {
 MOVED: dict[str, tuple[str, ...]] = {
     "manta._errors": ("manta._runtime.errors",),
     "manta._late": ("manta._runtime.errors",),
-    "manta._main": ("manta._runtime.main",),
-    "manta._raised": ("manta._runtime.raised",),
+    "manta._main": ("manta._pickled",),
+    "manta._raised": ("manta._pickled",),
     "manta._torch": ("manta._frameworks.torch",),
     "manta._torch.loader": ("manta._frameworks.torch.loader",),
     "manta._torch.prepare": ("manta._frameworks.torch.prepare",),

@@ -357,9 +357,9 @@ def as_if_on_gpu(config: dict[str, Any]) -> Any:
     """How states are saved one after the other: at once, after a try that was in vain, or in the
     usual order. The tensors are taken for those of a GPU, whose copies are made at once."""
     import torch
-    from manta._state import again, gpu, packing
+    from manta._frameworks.torch.state import again, gpu
     rank, tries, ways = sgd.world_rank(), [], []
-    begin, save = again.copied, again.save
+    begin, save = gpu.copied, again.save
 
     def taken(source: Any) -> bool:
         return isinstance(source, torch.Tensor)
@@ -375,8 +375,8 @@ def as_if_on_gpu(config: dict[str, Any]) -> Any:
         return begin(*args)
 
     kept = [(m, name, getattr(m, name)) for m, name in (
-        (gpu, "_register"), (gpu, "_await_copies"), (gpu, "on_gpu"), (again, "on_gpu"),
-        (packing, "on_gpu"), (_state, "on_gpu"), (again, "copied"), (again, "save"))]
+        (gpu, "_register"), (gpu, "_await_copies"), (gpu, "on_gpu"), (gpu, "copied"),
+        (again, "save"))]
     for m, name, _ in kept:
         setattr(m, name, {"on_gpu": taken, "copied": copied, "save": tried}.get(
             name, lambda *_: None))

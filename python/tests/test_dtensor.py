@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch.distributed.tensor")
 
 from manta import _state, sgd  # noqa: E402
-from manta._state import pieces  # noqa: E402
+from manta._frameworks.torch.state import pieces  # noqa: E402
 from manta.sgd import Trainer  # noqa: E402
 
 STEPS = 6

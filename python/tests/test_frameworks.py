@@ -6,11 +6,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from types import ModuleType
+from typing import Any, Callable
 
+import numpy as np
 import pytest
 
-from manta import _frameworks
+from manta import _frameworks, _manta, _pickled, _state
 from manta._frameworks.base import Backend, BackendConfig, Framework
+from manta._frameworks.tensors import Packer, Reader, Tensors
+from manta._state.entry import Packing, Source, typed
 from manta.sgd import TorchConfig, Trainer
 from manta.sgd.backend import resolve
 
@@ -54,10 +58,61 @@ class Mine(Framework):
     def is_peer_error(self, error: Exception) -> bool:
         return "ring is broken" in str(error)
 
+    def tensors(self) -> Tensors:
+        return Boxes()
+
+
+class Box:
+    """A tensor of it."""
+
+    def __init__(self, numbers: Any):
+        self.numbers = np.array(numbers, np.float32)
+
+
+class BoxPacker(Packer):
+    kinds = (Box,)
+
+    def __init__(self, found: Packing):
+        self.found, self.seen = found, []  # type: ignore[var-annotated]
+
+    def reduce(self, o: Any) -> Any:
+        self.seen.append((self.found.number(), o))
+        return getattr(_pickled, "box"), (self.seen[-1][0],)
+
+    def place_all(self) -> None:
+        for number, box in self.seen:
+            x = box.numbers
+            entry = self.found.add(self.found.path_of(box), typed("float32", x.shape, 4), x,
+                                   _manta.address(x))
+            self.found.places[number] = (entry, 0, None)
+
+
+class BoxReader(Reader):
+    def words(self, rank: int, source: Source) -> dict[str, Callable[..., Any]]:
+        def box(number: int) -> Box:
+            view = source.entries[source.names[source.places[number][0]]]
+            return Box(np.frombuffer(view, np.float32))
+        return {"box": box}
+
+
+class Boxes(Tensors):
+    def packer(self, found: Packing) -> Packer:
+        return BoxPacker(found)
+
+    def reader(self, device: Any, whole: bool) -> Reader:
+        return BoxReader()
+
+    def unwrapper(self) -> Callable[[Any], Any]:
+        return lambda o: o[0] if type(o) is tuple and isinstance(o[0], Box) else o
+
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> Framework:
-    row = _frameworks._Row("mine_of_a_test", __name__, "Mine")
+    def box(*args: Any) -> None:
+        raise AssertionError("nobody has put another in its place")
+    box.__module__, box.__qualname__ = "manta._pickled", "box"
+    monkeypatch.setattr(_pickled, "box", box, raising=False)
+    row = _frameworks._Row("mine_of_a_test", __name__, "Mine", ("box",))
     monkeypatch.setitem(_frameworks._ROWS, "mine", row)
     monkeypatch.setitem(sys.modules, "mine_of_a_test", ModuleType("mine_of_a_test"))
     monkeypatch.setattr(_frameworks, "get", _frameworks.get.__wrapped__)  # nothing of it stays
@@ -83,6 +138,19 @@ def test_its_words_tell_of_a_lost_peer(mine: Framework) -> None:
                           ("a matrix is singular", False)):
         assert worker._may_be_echo(RuntimeError(said)) is is_echo, said
         assert not worker._may_be_echo(ValueError(said))
+
+
+def test_its_tensors_are_entries_beside_those_of_another(mine: Framework) -> None:
+    torch = pytest.importorskip("torch")
+    from test_state import Kept
+    state = {"a": torch.ones(2), "b": [Box([1, 2, 3])], "c": torch.zeros(1), "d": Box([4])}
+    rows, value, keep = _state.pack(state)
+    assert {row[0] for row in rows} == {"a", "b.0", "c", "d", "_pickle"}
+    found = _state.restore(Kept(rows, value))  # type: ignore[arg-type]
+    assert found["b"][0].numbers.tolist() == [1, 2, 3] and found["d"].numbers.tolist() == [4]
+    assert torch.equal(found["a"], torch.ones(2)) and torch.equal(found["c"], torch.zeros(1))
+    wrapped = {"x": (Box([1]), "the wrapper")}
+    assert type(_state.clean(wrapped)["x"]) is Box
 
 
 def test_a_name_that_nobody_knows() -> None:

@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from manta._frameworks.base import Framework
+    from manta._frameworks.tensors import Tensors
 
 
 class _Row(NamedTuple):
     module: str  # that users import
     where: str  # the module of ours
     cls: str  # and the class in it
+    words: tuple[str, ...] = ()  # functions of manta._pickled that stand for its tensors
 
 
 _ROWS = {
     "none": _Row("", "manta._frameworks.plain", "Plain"),
-    "torch": _Row("torch", "manta._frameworks.torch", "Torch"),
+    "torch": _Row("torch", "manta._frameworks.torch", "Torch", ("tensor", "piece")),
 }
 _AUTOMATIC = ("torch",)  # backend="auto": the first of them that is installed
 
@@ -55,6 +57,16 @@ def imported() -> list[Framework]:
     """Those that this process has imported, whoever did; none is always among them."""
     return [get(name) for name, row in _ROWS.items()
             if not row.module or row.module in sys.modules]
+
+
+def all_tensors() -> list[Tensors]:
+    """Of those: what nobody has imported, nobody has tensors of."""
+    return [found for framework in imported() if (found := framework.tensors())]
+
+
+def owner_of(word: str) -> Framework | None:
+    """Whose tensors a function of manta._pickled stands for."""
+    return next((get(name) for name, row in _ROWS.items() if word in row.words), None)
 
 
 def is_installed(name: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Mapping
 
 if TYPE_CHECKING:
+    from manta._frameworks.tensors import Tensors
     from manta.sgd.worker_group import WorkerGroup
 
 # In the words of libraries that connect ranks: one of them is gone, perhaps.
@@ -105,3 +106,7 @@ class Framework(Backend):
     def without_group(self, o: Any) -> Any:
         """What goes to the driver in the place of `o`: there is no process group there."""
         return o
+
+    def tensors(self) -> Tensors | None:
+        """Its tensors in checkpoints; None: it has none."""
+        return None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import importlib
 import importlib.machinery
 import io
 import os
@@ -23,6 +22,8 @@ import pickle
 import sys
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, Callable, Iterator
+
+from manta._pickled import module
 
 NAMES = ("__main__", "__mp_main__")  # of the main module: the second in what was spawned
 
@@ -111,17 +112,6 @@ def _take_identity(space: dict[str, Any], identity: Identity) -> None:
 
 def namespace() -> dict[str, Any]:
     return vars(sys.modules["__main__"])
-
-
-def module(name: str) -> Any:
-    """A module, or what is reached like one (torch.ops)."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError:
-        parent, _, last = name.rpartition(".")
-        if not parent or not hasattr(found := module(parent), last):
-            raise
-        return getattr(found, last)
 
 
 def module_namespace(name: str) -> dict[str, Any]:
@@ -322,10 +312,6 @@ def new_type(name: str, supertype: Any, where: str, qualname: str) -> Any:
     made = kind(name, supertype)
     made.__module__, made.__qualname__ = where, qualname
     return made
-
-
-def itself(o: Any) -> Any:
-    return o
 
 
 def leave_alone(o: Any, state: Any) -> None:

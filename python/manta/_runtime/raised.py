@@ -15,6 +15,7 @@ import builtins
 import pickle
 from typing import Any, Callable, Iterator
 
+from manta._pickled import again, builtin
 from manta._runtime import frames, pickling
 
 PART_BYTES = 1 << 20  # of an argument or an attribute
@@ -133,16 +134,6 @@ def _make(i: int, nodes: list[Node], made: dict[int, BaseException]) -> BaseExce
     return made[i]
 
 
-def again(cls: Any, args: Any) -> BaseException:
-    """An exception of that class, as the builtin one below it makes it."""
-    if not issubclass(cls, BaseException):
-        raise TypeError(f"{cls!r} is not an exception")
-    base = builtin(cls)
-    e: BaseException = base.__new__(cls, *args)
-    base.__init__(e, *args)
-    return e
-
-
 def reduce(e: BaseException) -> Any:
     """For a pickle, as a value: pickle's own way calls __init__. None: its class has another."""
     own: Any = getattr(type(e), "__reduce__")
@@ -150,11 +141,6 @@ def reduce(e: BaseException) -> Any:
         return None
     _, args, *state = own(e)
     return (again, (type(e), args), *state)
-
-
-def builtin(cls: type) -> type[BaseException]:
-    """The nearest builtin class."""
-    return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
 
 def _put(e: BaseException, name: str, value: Any) -> None:

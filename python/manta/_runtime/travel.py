@@ -17,7 +17,7 @@ import cloudpickle
 from cloudpickle.cloudpickle import (_dynamic_class_reduce, _extract_code_globals,
                                      _make_skeleton_class)
 
-from manta import _frameworks
+from manta import _frameworks, _pickled
 from manta._runtime import main, raised
 
 _SLOTS = ("__qualname__", "__module__", "__doc__", "__defaults__", "__kwdefaults__",
@@ -67,7 +67,7 @@ class Rules:
             return CellType, (), list(main.contents(o)), None, None, main.fill_cell
         elif id(o) in self.modules or isinstance(o, ModuleType):
             if name := self._module_name(o):
-                return main.module, (name,)
+                return _pickled.module, (name,)
         elif kind is _LRU:
             if not is_importable(o):
                 return self._bound(o, self._cached(o))
@@ -116,7 +116,7 @@ class Rules:
         f = o.__wrapped__
         make, args, state, _, _, fill = (
             self._function(f) if type(f) is FunctionType
-            else (main.itself, (f,), None, None, None, main.leave_alone))
+            else (_pickled.itself, (f,), None, None, None, main.leave_alone))
         attributes = {k: v for k, v in vars(o).items() if k != "__wrapped__"}
         return (main.cached, (limits["maxsize"], limits["typed"], make, args),
                 (fill, state, attributes), None, None, main.fill_cached)
@@ -301,12 +301,12 @@ class Homeward(cloudpickle.Pickler):  # type: ignore[misc]
         if name := name_at_home(o):
             return name
         if isinstance(o, ModuleType) and sys.modules.get(o.__name__) is o:
-            return main.module, (o.__name__,)
+            return _pickled.module, (o.__name__,)
         if isinstance(o, BaseException) and (reduced := raised.reduce(o)):
             return reduced
         for framework in self.frameworks:
             if (bare := framework.without_group(o)) is not o:
-                return main.itself, (bare,)
+                return _pickled.itself, (bare,)
         return super().reducer_override(o)
 
 

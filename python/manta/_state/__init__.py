@@ -10,9 +10,13 @@ own type and shape, where `manta ckpt show` and programs in C find it.
 (2) Memory that several tensors share is written once: the largest of them is the entry, the others
     are views of it. Only what overlaps counts: the rest of a storage is not written.
 (3) What cannot be an entry (sparse, meta, quantized) goes its own way through the pickle.
-(4) Of a DTensor the piece that this rank has is an entry, in a sharded checkpoint.
+(4) Of a tensor that is divided among ranks the piece of this rank is an entry, in a sharded
+    checkpoint.
 (5) What is restored lies in the mapping of the checkpoint: nothing is copied until it is written
     to.
+
+What is a tensor, how it is packed and how it is made again its framework says (manta._frameworks.
+tensors); here is what all have in common.
 """
 
 from __future__ import annotations
@@ -22,11 +26,9 @@ import threading
 from contextlib import contextmanager
 from typing import Any, Iterator
 
-from manta import _manta
-from manta._state import again
+from manta import _frameworks, _manta
 from manta._state.entry import FORMAT
 from manta._state.files import write_files
-from manta._state.gpu import filler, on_gpu
 from manta._state.packing import find, pack, rows_of
 from manta._state.restoring import is_pickled, load_dir, restore
 from manta._state.tidy import clean, stamp
@@ -79,14 +81,21 @@ def save(obj: Any, files: bool, sharded: bool) -> None:
 
 
 def _save_whole(obj: Any, files: bool) -> None:
-    if not files and again.save(obj):
+    known = _frameworks.all_tensors()
+    if not files and any(tensors.save_again(obj) for tensors in known):
         return
     found, stream = find(obj)
     if files:
         write_files(obj, _manta.files())
-    fill = filler(found.entries) if any(on_gpu(e.source) for e in found.entries) else None
-    _manta.save(rows_of(found.entries, stream), {"format": FORMAT}, fill)
-    again.remember(found.entries, stream)
+    fillers = [fill for tensors in known if (fill := tensors.filler(found.entries))]
+
+    def fill_all(addresses: list[int], *slot: Any) -> None:
+        for fill in fillers:
+            fill(addresses, *slot)
+
+    _manta.save(rows_of(found.entries, stream), {"format": FORMAT}, fill_all if fillers else None)
+    for tensors in known:
+        tensors.remember(found.entries, stream)
 
 
 def load(device: Any = None) -> Any:

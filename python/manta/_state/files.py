@@ -7,13 +7,13 @@ import os
 import pickle
 from typing import Any, Callable, Iterator
 
+from manta import _frameworks
 from manta._runtime import travel
-from manta._state.entry import loaded_torch
 
 
 def write_files(obj: Any, directory: str) -> None:
-    """Each element or entry as a file of its own, on disk when it returns: by torch.save if torch
-    is there (NAME.pt), else pickled (NAME.pkl)."""
+    """Each element or entry as a file of its own, on disk when it returns: as a framework that is
+    there does it (NAME.pt), else pickled (NAME.pkl)."""
     dump, end = _dumper()
     taken: set[str] = set()
     for key, value in _elements(obj):
@@ -39,9 +39,8 @@ def _elements(obj: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _dumper() -> tuple[Callable[[Any, Any], None], str]:
-    if torch := loaded_torch():
-        return lambda value, file: torch.save(value, file, pickle_module=travel), ".pt"
-    return travel.dump, ".pkl"
+    found = (tensors.dumper() for tensors in _frameworks.all_tensors())
+    return next((dumper for dumper in found if dumper), (travel.dump, ".pkl"))
 
 
 def _file_name(key: str, end: str, taken: set[str]) -> str:

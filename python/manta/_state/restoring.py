@@ -8,90 +8,54 @@ import os
 import pickle
 from typing import Any, Callable
 
-from manta import _manta
-from manta._state.entry import FORMAT, STREAM, TYPES, loaded_torch
-from manta._state.pieces import Mesh, OnMesh, Piece, Whole
+from manta import _frameworks, _manta
+from manta._frameworks.tensors import Reader
+from manta._state.entry import FORMAT, STREAM, TYPES, Source
 
-Join = Callable[[Piece], Any]  # what a piece of a tensor becomes
+# Where earlier versions had what stands in a pickle for a tensor.
+_EARLIER = {("manta._state.packing", "tensor"), ("manta._state.pieces", "piece")}
 
 
-class _Source:
-    """The entries of a checkpoint, each as one storage, made when it is asked for."""
+class _Readers:
+    """Of a checkpoint: one for each framework that has tensors in it."""
 
-    def __init__(self, entries: dict[str, Any], device: Any):
-        self.entries = entries  # name -> View
-        self.device = device
-        self.storages: dict[tuple[str, bool], Any] = {}
+    def __init__(self, device: Any, whole: bool):
+        self.device, self.whole = device, whole
+        self.known: dict[str, Reader] = {}
 
-    def storage(self, name: str, moved: bool) -> Any:
-        import torch
-        if (name, moved) not in self.storages:
-            bytes_ = torch.frombuffer(self.entries[name], dtype=torch.uint8)
-            if moved:
-                bytes_ = bytes_.to(self.device)
-            self.storages[name, moved] = bytes_.untyped_storage()
-        return self.storages[name, moved]
+    def of(self, word: str) -> Reader | None:
+        """Who knows the function `word` of manta._pickled; None: it is what it is."""
+        if (framework := _frameworks.owner_of(word)) is None:
+            return None
+        if framework.name not in self.known:
+            tensors = framework.tensors()
+            assert tensors is not None
+            self.known[framework.name] = tensors.reader(self.device, self.whole)
+        return self.known[framework.name]
+
+    def check(self) -> None:
+        for reader in self.known.values():
+            reader.check()
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, source: _Source, table: Any, join: Join):
-        names, self.places, buffers = table
-        self.join = join
-        self.names = names
-        self.source = source
-        super().__init__(file, buffers=[source.entries[names[i]] for i in buffers])
+    """Of the part of one rank."""
+
+    def __init__(self, file: io.BytesIO, entries: dict[str, Any], rank: int, readers: _Readers):
+        names, places, buffers = pickle.load(file)
+        self.source = Source(entries, names, places)
+        self.rank = rank
+        self.readers = readers
+        self.words: dict[str, Callable[..., Any]] = {}
+        super().__init__(file, buffers=[entries[names[i]] for i in buffers])
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("manta._state.packing", "tensor"):
-            return self.tensor
-        if (module, name) == ("manta._state.pieces", "piece"):
-            return self.piece
+        if module == "manta._pickled" or (module, name) in _EARLIER:
+            if name not in self.words and (reader := self.readers.of(name)):
+                self.words |= reader.words(self.rank, self.source)
+            if name in self.words:
+                return self.words[name]
         return super().find_class(module, name)
-
-    def piece(self, name: str, local: Any, mesh: tuple[Any, ...], *rest: Any) -> Any:
-        return self.join(Piece(name, local, Mesh(*mesh), *rest))
-
-    def tensor(self, number: int, dtype: Any, shape: tuple[int, ...], cls: type,
-               requires_grad: bool, away: bool, state: dict[str, Any] | None) -> Any:
-        import torch
-        moved = away and self.source.device is not None
-        t = torch.empty(0, dtype=dtype, device=self.source.device if moved else "cpu")
-        entry, offset, stride = self.places[number]
-        if 0 in shape:
-            t = t.new_empty(shape)
-        else:
-            storage = self.source.storage(self.names[entry], moved)
-            t = _view(t, storage, offset, shape, stride or _contiguous(shape))
-        if cls is torch.nn.Parameter:
-            t = torch.nn.Parameter(t, requires_grad)
-        else:
-            t = t if cls is torch.Tensor else t.as_subclass(cls)
-            t.requires_grad_(requires_grad)
-        if state:
-            vars(t).update(state)
-        return t
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
-
-
-def _view(t: Any, storage: Any, offset: int, shape: tuple[int, ...],
-          stride: tuple[int, ...]) -> Any:
-    size = t.element_size()
-    if offset % size == 0 and storage.data_ptr() % min(size, 8) == 0:
-        return t.set_(storage, offset // size, shape, stride)
-    # Bytes of a mixture of types that do not lie as this type must: a copy of their own.
-    import torch
-    span = sum((n - 1) * step for n, step in zip(shape, stride)) + 1
-    own = torch.empty(span, dtype=t.dtype, device=t.device)
-    raw = torch.empty(0, dtype=torch.uint8, device=t.device)
-    own.view(torch.uint8).copy_(raw.set_(storage, offset, (span * size,), (1,)))
-    return own.as_strided(shape, stride)
 
 
 def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = None,
@@ -101,24 +65,21 @@ def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = Non
     are now in host memory, or on `device` if one is given.
 
     Of a sharded checkpoint it is the list of all parts, or the part of `place` (rank, world size)
-    if there were as many ranks, in which DTensors are such again; in the list they are whole
-    tensors, the same ones in all parts. A checkpoint of a program in C is a dict of its tensors,
-    with its value as "_value". Without `trust` nothing is unpickled: that runs whatever its writer
-    put into it."""
+    if there were as many ranks, in which tensors are pieces again; in the list they are whole, the
+    same ones in all parts. A checkpoint of a program in C is a dict of its tensors, with its value
+    as "_value". Without `trust` nothing is unpickled: that runs whatever its writer put into it."""
     rows = checkpoint.tensors()
     value = checkpoint.value()
     parts = value.get("parts") if isinstance(value, dict) else None
     world = value.get("sharded") if isinstance(parts, list) else None
+    own = place[0] if place and place[1] == world else None
+    readers = _Readers(device, whole=world is not None and own is None)
     if world is None:
-        return _restore(rows, value, trust, device, OnMesh())
-    if place and place[1] == world:
-        rank = place[0]
-        return _restore(_of_rank(rows, rank), value["parts"][rank], trust, device, OnMesh())
-    whole = Whole()
-    objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, device, whole.of_rank(r))
-               for r in range(world)]
-    whole.check()
-    return objects
+        return _restore(rows, value, trust, 0, readers)
+    objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, r, readers)
+               for r in (range(world) if own is None else [own])]
+    readers.check()
+    return objects if own is None else objects[0]
 
 
 def _of_rank(rows: list[Any], rank: int) -> list[Any]:
@@ -126,26 +87,22 @@ def _of_rank(rows: list[Any], rank: int) -> list[Any]:
     return [(row[0][len(prefix):], *row[1:]) for row in rows if row[0].startswith(prefix)]
 
 
-def _restore(rows: list[Any], value: Any, trust: bool, device: Any, join: Join) -> Any:
+def _restore(rows: list[Any], value: Any, trust: bool, rank: int, readers: _Readers) -> Any:
     if not (isinstance(value, dict) and value.get("format") == FORMAT):
         return {**{name: _array(*rest) for name, *rest in rows}, "_value": value}
     if not trust:
         raise PermissionError("the checkpoint contains a pickle, and loading it runs the code that "
                               "its author put into it; pass trust=True if it is yours")
     entries = {name: view for name, _, _, view in rows}
-    file = io.BytesIO(entries[STREAM])
-    table = pickle.load(file)
-    return _Unpickler(file, _Source(entries, device), table, join).load()
+    return _Unpickler(io.BytesIO(entries[STREAM]), entries, rank, readers).load()
 
 
 def _array(number: int, shape: tuple[int, ...], view: Any) -> Any:
-    """A tensor of a C program: as torch has it, else numpy, else its bytes."""
+    """A tensor of a C program: as a framework has it, else numpy, else its bytes."""
     wanted = next((name for name, kind in TYPES.items() if kind == _manta.DTYPES[number]))
-    if torch := loaded_torch():
-        dtype = getattr(torch, wanted)
-        empty = 0 in shape
-        return torch.empty(shape, dtype=dtype) if empty else torch.frombuffer(
-            view, dtype=dtype).view(shape)
+    for tensors in _frameworks.all_tensors():
+        if (made := tensors.array(wanted, shape, view)) is not None:
+            return made
     try:
         import numpy
         return numpy.frombuffer(view, dtype=wanted).reshape(shape)

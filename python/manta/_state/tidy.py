@@ -3,45 +3,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
-from manta._state.entry import MAX_DEPTH, loaded
+from manta import _frameworks
+from manta._state.entry import MAX_DEPTH
+
+Unwrap = Callable[[Any], Any]
 
 
 def clean(obj: Any) -> Any:
     """The object with wrapped models unwrapped, and state_dicts of wrapped models without the
     prefix "module.". What needs no change is the same object."""
-    return _clean(obj, _Kinds(), 0)
+    return _clean(obj, [tensors.unwrapper() for tensors in _frameworks.all_tensors()], 0)
 
 
-class _Kinds:
-    """Classes of models, as far as anybody has loaded them."""
-
-    def __init__(self) -> None:
-        self.wrappers = loaded("torch.nn.parallel", "DistributedDataParallel", "DataParallel")
-        self.cut = loaded("torch.distributed.fsdp", "FullyShardedDataParallel", "FSDPModule")
-
-
-def _clean(obj: Any, kinds: _Kinds, depth: int) -> Any:
-    if isinstance(obj, kinds.wrappers):
-        return getattr(obj, "module")
-    if isinstance(obj, kinds.cut):
-        raise ValueError(f"the checkpoint cannot be saved: each rank has only pieces of the "
-                         f"FSDP model ({type(obj).__name__})\n"
-                         f"hint: save its state_dict(), with sharded=True if that holds DTensors")
+def _clean(obj: Any, unwrappers: list[Unwrap], depth: int) -> Any:
+    for unwrap in unwrappers:
+        if (inner := unwrap(obj)) is not obj:
+            return inner
     if depth > MAX_DEPTH:
         return obj
     if isinstance(obj, dict):
-        return _clean_dict(obj, kinds, depth)
+        return _clean_dict(obj, unwrappers, depth)
     if type(obj) in (list, tuple):
-        items = [_clean(item, kinds, depth + 1) for item in obj]
+        items = [_clean(item, unwrappers, depth + 1) for item in obj]
         same = all(a is b for a, b in zip(items, obj))
         return obj if same else type(obj)(items)
     return obj
 
 
-def _clean_dict(obj: dict[Any, Any], kinds: _Kinds, depth: int) -> dict[Any, Any]:
-    items = {key: _clean(value, kinds, depth + 1) for key, value in obj.items()}
+def _clean_dict(obj: dict[Any, Any], unwrappers: list[Unwrap], depth: int) -> dict[Any, Any]:
+    items = {key: _clean(value, unwrappers, depth + 1) for key, value in obj.items()}
     prefix = "module."
     wrapped = bool(obj) and all(isinstance(key, str) and key.startswith(prefix) for key in obj)
     if not wrapped and all(items[key] is value for key, value in obj.items()):

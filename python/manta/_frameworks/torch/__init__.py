@@ -4,7 +4,7 @@ does.
 
 A train function calls `prepare`, `loader`, `amp`, `seed` and `device`, and what they have prepared
 is in `registry`; `auto` and `snapshot` save it. `world` is torch.distributed in a worker,
-`process_group` its backend "manta".
+`process_group` its backend "manta". `state` is tensors in checkpoints.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from manta._frameworks.base import BackendConfig, Framework
+from manta._frameworks.tensors import Tensors
 from manta._frameworks.torch.config import TorchConfig
 
 OLDEST = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
@@ -60,6 +61,7 @@ class Torch(Framework):
         import torch.distributed
         import torch.nn.parallel
         import torch.utils.data  # noqa: F401
+        import manta._frameworks.torch.state  # noqa: F401
         import manta._frameworks.torch.world  # noqa: F401
 
         torch.set_num_threads(1)
@@ -119,3 +121,7 @@ class Torch(Framework):
         if parallel is not None and isinstance(o, parallel.DistributedDataParallel):
             return o.module
         return o
+
+    def tensors(self) -> Tensors:
+        from manta._frameworks.torch import state
+        return state.TENSORS

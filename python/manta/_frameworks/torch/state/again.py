@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import torch
+
 from manta import _manta
-from manta._state.entry import (FORMAT, NUMBER, STREAM, Entry, Packing, Row, form_of,
-                                loaded_torch)
-from manta._state.gpu import copied, on_gpu
-from manta._state.packing import address_of, find
+from manta._frameworks.torch.state import gpu
+from manta._frameworks.torch.state.packing import address_of, form_of
+from manta._state.entry import FORMAT, NUMBER, STREAM, Entry, Packing, Row
+from manta._state.packing import find
 
 
 class _Plan(NamedTuple):
@@ -34,7 +36,7 @@ def remember(entries: list[Entry], stream: bytes) -> None:
     """A state became this."""
     global _plan
     _plan = None
-    if any(on_gpu(e.source) for e in entries):
+    if any(gpu.on_gpu(e.source) for e in entries):
         _plan = _Plan([(e.name, e.dtype, e.shape) for e in entries], len(stream))
 
 
@@ -46,7 +48,7 @@ def save(obj: Any) -> bool:
     plan = _plan
 
     def fill(addresses: list[int], *slot: Any) -> None:
-        with copied(sources, addresses, slot):
+        with gpu.copied(sources, addresses, slot):
             found, stream = find(obj)
             if not _is_as_planned(plan, sources, found, stream):
                 raise _Changed
@@ -76,7 +78,6 @@ def _sources(plan: _Plan, obj: Any) -> list[Any] | None:
 
 def _is_plain(t: Any) -> bool:
     """Whether it is an entry just as it is."""
-    torch = loaded_torch()
     return (type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout is torch.strided
             and t.device.type in ("cpu", "cuda") and t.is_contiguous()
             and not (t.is_conj() or t.is_neg()))
@@ -90,5 +91,5 @@ def _is_as_planned(plan: _Plan, sources: list[Any], found: Packing, stream: byte
 
 
 def _is_at(source: Any, t: Any) -> bool:
-    return (isinstance(source, loaded_torch().Tensor) and source.device == t.device
+    return (isinstance(source, torch.Tensor) and source.device == t.device
             and source.data_ptr() == t.data_ptr())

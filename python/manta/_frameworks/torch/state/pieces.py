@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import gc
 import math
-import pickle
-from typing import Any, Callable, NamedTuple
+import sys
+from typing import Any, Callable, NamedTuple, NoReturn
 
-from manta._state.entry import Packing, loaded, loaded_torch
+import torch
+
+from manta import _pickled
+from manta._state.entry import NotWhole, Packing
 
 
 class Mesh(NamedTuple):
@@ -35,10 +38,6 @@ class Piece(NamedTuple):
     requires_grad: bool
 
 
-class NotWhole(Exception):
-    """A tensor that is cut, in a state that one rank saves."""
-
-
 # --- saving ---------------------------------------------------------------------------------------
 
 
@@ -55,8 +54,14 @@ def _dtensors() -> tuple[type, ...]:
     return loaded("torch.distributed.tensor", "DTensor")
 
 
-def refuse(t: Any, found: Packing) -> None:
-    path, _ = found.paths.get(id(t), (None, None))
+def loaded(module: str, *names: str) -> tuple[type, ...]:
+    """Those classes of a module that are there: what nobody has loaded, nobody has objects of."""
+    found = (getattr(sys.modules.get(module), name, None) for name in names)
+    return tuple(cls for cls in found if isinstance(cls, type))
+
+
+def refuse(t: Any, found: Packing) -> NoReturn:
+    path = found.path_of(t)
     what = f'its entry "{".".join(path)}"' if path else "a tensor in it"
     raise NotWhole(
         f"the checkpoint cannot be saved: {what} is a {type(t).__name__}, and each rank has a "
@@ -65,31 +70,34 @@ def refuse(t: Any, found: Packing) -> None:
         f"torch.distributed.checkpoint.state_dict makes a state of whole tensors")
 
 
-def reduce(t: Any, found: Packing) -> Any:
-    torch = loaded_torch()
-    path, _ = found.paths.get(id(t), (None, None))
-    with torch.no_grad():
-        local = t.to_local()
-    if path:
-        found.paths[id(local)] = (path, local)
-    name = ".".join(path) if path else f"#{found.pieces}"
-    found.pieces += 1
-    mesh = t.device_mesh
-    if id(mesh) not in found.meshes:  # one object for all, which the pickle holds once
-        found.meshes[id(mesh)] = mesh, tuple(_describe(mesh))
-    return piece, (name, local, found.meshes[id(mesh)][1], tuple(t.placements), tuple(t.shape),
-                   tuple(t.stride()), isinstance(t, torch.nn.Parameter), t.requires_grad)
+class Pieces:
+    """The DTensors of an object that is being packed."""
+
+    def __init__(self, found: Packing):
+        self.found = found
+        self.count = 0
+        self.meshes: dict[int, tuple[Any, Any]] = {}  # by id: the mesh, and what is saved
+
+    def reduce(self, t: Any) -> Any:
+        path = self.found.path_of(t)
+        with torch.no_grad():
+            local = t.to_local()
+        if path:
+            self.found.paths[id(local)] = (path, local)
+        name = ".".join(path) if path else f"#{self.count}"
+        self.count += 1
+        mesh = t.device_mesh
+        if id(mesh) not in self.meshes:  # one object for all, which the pickle holds once
+            self.meshes[id(mesh)] = mesh, tuple(_describe(mesh))
+        return _pickled.piece, (name, local, self.meshes[id(mesh)][1], tuple(t.placements),
+                                tuple(t.shape), tuple(t.stride()),
+                                isinstance(t, torch.nn.Parameter), t.requires_grad)
 
 
 def _describe(mesh: Any) -> Mesh:
     ranks = mesh.mesh
     return Mesh(mesh.device_type, tuple(ranks.flatten().tolist()), tuple(ranks.shape),
                 mesh.mesh_dim_names)
-
-
-def piece(*args: Any) -> Any:
-    """Stands in a pickle for a DTensor; what reads it puts its own function in its place."""
-    raise pickle.UnpicklingError("this is a checkpoint of manta: open it with manta")
 
 
 # --- as DTensors ----------------------------------------------------------------------------------
@@ -102,7 +110,6 @@ class OnMesh:
         self._meshes: dict[Mesh, Any] = {}
 
     def __call__(self, p: Piece) -> Any:
-        import torch
         if not torch.distributed.is_available() or not torch.distributed.is_initialized():
             raise RuntimeError(f'"{p.name}" of the checkpoint is a DTensor, which needs a process '
                                f'group: Trainer(backend="torch") has one')
@@ -117,7 +124,7 @@ class OnMesh:
 
 def _dressed(t: Any, p: Piece) -> Any:
     if p.parameter:
-        return loaded_torch().nn.Parameter(t, p.requires_grad)
+        return torch.nn.Parameter(t, p.requires_grad)
     return t.requires_grad_(p.requires_grad)
 
 
@@ -141,7 +148,6 @@ def _is_alive(mesh: Any) -> bool:
 def _make_mesh(mesh: Mesh) -> Any:
     """One of all ranks in a row has the default group. Any other has none: its tensors can be
     loaded from, which moves no data between ranks."""
-    import torch
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
     size = torch.distributed.get_world_size()
     if mesh.sizes == (size,) and mesh.ranks == tuple(range(size)):
@@ -164,7 +170,6 @@ class Whole:
 
     def _add(self, rank: int, p: Piece) -> Any:
         """The whole tensor; what is not known yet of it comes with the parts of other ranks."""
-        import torch
         key = p.name, p.mesh.ranks
         if key not in self._found:
             whole = _dressed(p.local.detach().new_empty(p.shape), p)
