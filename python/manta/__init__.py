@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
+    from manta._front.session import SessionError as SessionError
+    from manta._runtime.errors import CollectiveTimeout as CollectiveTimeout
+    from manta._runtime.errors import TrainingFailed as TrainingFailed
+
 if sys.platform != "linux":
     raise ImportError("manta runs on Linux only")
 
@@ -30,29 +34,46 @@ __version__ = version()
 __all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost",
            "experimental", "init", "is_initialized", "prestart", "sgd", "shutdown", "train", "util"]
 
-_SUBMODULES = {"experimental", "sgd", "train", "util"}
-_FUNCTIONS = {"init", "is_initialized", "prestart", "shutdown"}  # of manta._runtime.driver
+_FRONTS = ("sgd", "train")
+_SUBMODULES = {*_FRONTS, "experimental", "util"}
+_OLDER = ("manta.experimental", "manta.util")  # paths of manta._aliases that have a folder
+_DEFINED_IN = {
+    **dict.fromkeys(("init", "is_initialized", "prestart", "shutdown"), "manta._runtime.driver"),
+    # Classes whose objects users keep. Pickles name them here, whatever front they come from.
+    **dict.fromkeys(("CollectiveTimeout", "TrainingFailed"), "manta._runtime.errors"),
+    **dict.fromkeys(("Backend", "BackendConfig"), "manta._frameworks.base"),
+    **dict.fromkeys(("PrintCallback", "SGDCallback"), "manta._front.callbacks"),
+    "CheckpointStrategy": "manta._front.strategy", "Host": "manta._front.hosts",
+    "Reports": "manta._front.run", "SessionError": "manta._front.session",
+    "TorchConfig": "manta._frameworks.torch.config",
+}
 
 
 class _FirstFinder:
-    """Finds the modules that are here by another path. Before all others: where a stub lies they
-    would find a folder."""
+    """Finds the modules that programs import by an older path. Before all others: where their stubs
+    lie those would find a folder."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith("manta.") or name == "manta._aliases":
+        if not name.startswith(_OLDER):
             return None
         from manta import _aliases
         return _aliases.find(name)
 
 
 class _LastFinder:
-    """Says of a module that is not here what to write instead."""
+    """Finds those that pickles name by a path that is no more, and says of a module that is not
+    here what to write instead."""
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        if name.startswith("manta."):
-            importlib.import_module("manta._names").refuse(name)
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith("manta."):
+            return None
+        from manta import _aliases, _names
+        found = _aliases.find(name)
+        if found is None:
+            _names.refuse(name)
+        return found
 
 
 sys.meta_path.insert(0, _FirstFinder)
@@ -62,8 +83,8 @@ sys.meta_path.append(_LastFinder)
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"manta.{name}")
-    if name in _FUNCTIONS:
-        return getattr(importlib.import_module("manta._runtime.driver"), name)
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
     if name.startswith("_"):
         raise AttributeError(f"module 'manta' has no attribute {name!r}")
     raise AttributeError(importlib.import_module("manta._names").absent("manta", name, __all__))

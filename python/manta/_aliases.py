@@ -35,7 +35,6 @@ OLDER: dict[str, tuple[str, ...]] = {
     "manta.util.sgd.callbacks": _CALLBACKS,
     "manta.util.sgd.v2": GENERATION_2,
     "manta.util.sgd.v2.callbacks": _CALLBACKS,
-    "manta.train.callbacks": _CALLBACKS,
 }
 
 # Those of pickles that an earlier version has left in checkpoints and in the directories of runs.
@@ -48,7 +47,14 @@ MOVED: dict[str, tuple[str, ...]] = {
     "manta._torch.loader": ("manta._frameworks.torch.loader",),
     "manta._torch.prepare": ("manta._frameworks.torch.prepare",),
     "manta._torch.sampler": ("manta._frameworks.torch.sampler",),
+    "manta.sgd.backend": ("manta._frameworks.base",),
+    "manta.sgd.hosts": ("manta._front.hosts",),
+    "manta.sgd.run": ("manta._front.run",),
+    "manta.sgd.session": ("manta._front.session",),
+    "manta.sgd.strategy": ("manta._front.strategy",),
     "manta.sgd.torch_backend": ("manta._frameworks.torch.config",),
+    "manta.sgd.trainer": ("manta._front.trainer",),
+    "manta.sgd.worker_group": ("manta._front.worker_group",),
 }
 
 ALIASES = OLDER | MOVED

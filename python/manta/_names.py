@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that somebody reaches for and that are not here: what to write instead."""
+"""Names that somebody reaches for and that are not here: what to write instead. And the names that
+what is here keeps."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, Callable, ParamSpec, Sequence, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C", bound=type)
 
 
 class NotInThisVersion(ModuleNotFoundError):
@@ -78,6 +80,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
 ATTRIBUTES["manta.sgd.callbacks"] = dict.fromkeys(_SINKS, _SINK)
 for _same in ("manta.train", "manta.train.torch"):
     ATTRIBUTES[_same] = ATTRIBUTES["manta.sgd"]
+ATTRIBUTES["manta.train.callbacks"] = ATTRIBUTES["manta.sgd.callbacks"]
 
 # Arguments by names of other systems.
 ARGUMENTS = {
@@ -170,3 +173,13 @@ def unknown(what: str, name: str, known: Sequence[str]) -> str:
             near = f"what the train function is to get goes into config={{{name!r}: …}}"
         return f"{what}() has no argument {name!r}\nhint: {near}"
     return f"{what}() has no argument {name!r}\nhint: it is {near}"
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def public(cls: C) -> C:
+    """A class whose objects users keep: pickles and tracebacks name it manta.NAME, where it stays
+    whatever file it moves to. manta.__getattr__ finds it."""
+    cls.__module__ = "manta"
+    return cls

@@ -19,6 +19,7 @@ import pytest
 import manta
 from manta import _aliases, sgd
 from manta._frameworks.torch import loader, prepare, sampler
+from manta._front.run import Reports
 from manta._runtime import errors
 from manta.sgd import Trainer
 
@@ -131,6 +132,7 @@ def test_no_stub_is_left_over() -> None:
     stubs = {p.relative_to(PACKAGE).with_suffix("") for p in PACKAGE.rglob("*.pyi")}
     names = {".".join(("manta", *p.parts)).removesuffix(".__init__") for p in stubs}
     assert names == {*PATHS, "manta._manta"}
+    assert all(path.startswith(manta._OLDER) for path in PATHS)  # found before their folders are
 
 
 # By the version before each row of MOVED, in the protocol that can be read.
@@ -140,7 +142,14 @@ EARLIER = [
     (b"cmanta._raised\nagain\n(c__builtin__\nKeyError\n(Va\nttR.", KeyError("a")),
     (b"cmanta._errors\nTrainingFailed\n(Va\ntR.", errors.TrainingFailed("a")),
     (b"cmanta._late\nCollectiveTimeout\n(Va\ntR.", errors.CollectiveTimeout("a")),
+    (b"cmanta.sgd.backend\nBackendConfig\n.", sgd.BackendConfig),
+    (b"cmanta.sgd.hosts\nHost\n(Va\ntR.", sgd.Host("a")),
+    (b"cmanta.sgd.run\nReports\n((lp0\nI1\natR.", Reports([1])),
+    (b"cmanta.sgd.session\nSessionError\n(Va\ntR.", sgd.SessionError("a")),
+    (b"cmanta.sgd.strategy\nCheckpointStrategy\n(I2\ntR.", sgd.CheckpointStrategy(2)),
     (b"cmanta.sgd.torch_backend\nTorchConfig\n(Vgloo\ntR.", sgd.TorchConfig("gloo")),
+    (b"cmanta.sgd.trainer\nTrainer\n.", Trainer),
+    (b"cmanta.sgd.worker_group\nWorkerGroup\n.", sgd.WorkerGroup),
     (b"cmanta._torch.loader\nPreparedLoader\n.", loader.PreparedLoader),
     (b"cmanta._torch.prepare\n_add_prefix\n.", prepare._add_prefix),
     (b"cmanta._torch.sampler\nShardSampler\n.", sampler.ShardSampler),

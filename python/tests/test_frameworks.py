@@ -16,7 +16,7 @@ from manta._frameworks.base import Backend, BackendConfig, Framework
 from manta._frameworks.tensors import Packer, Reader, Tensors
 from manta._state.entry import Packing, Source, typed
 from manta.sgd import TorchConfig, Trainer
-from manta.sgd.backend import resolve
+from manta._front.backend import resolve
 
 
 def test_none_of_them_is_imported_to_be_asked() -> None:

@@ -7,15 +7,19 @@ import io
 import math
 import pickle
 import pickletools
+import subprocess
 import sys
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from manta import _pickled, _state  # noqa: E402
+import manta  # noqa: E402
+from manta import _pickled, _state, sgd, train  # noqa: E402
+from manta._front.run import Reports  # noqa: E402
 from manta._runtime import pickling  # noqa: E402
 from manta._state import packing  # noqa: E402
 from test_state import Kept, kept  # noqa: E402
@@ -78,6 +82,33 @@ def test_results_and_rows_name_one_module() -> None:
     assert named(data) == {"manta._pickled"}
     found = pickle.loads(data)
     assert found[0] is math and type(found[1]) is Odd and found[1].args == ("1 2",)
+
+
+KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConfig(),
+        sgd.CheckpointStrategy(2), sgd.Host("a"), sgd.PrintCallback(), sgd.SGDCallback(),
+        sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}])]
+
+
+@pytest.mark.parametrize("o", KEPT, ids=lambda o: type(o).__name__)
+def test_what_users_keep_has_a_name_that_stays(o: Any) -> None:
+    """Wherever it is defined, and whatever of manta is imported where it is read."""
+    for data in (pickle.dumps(o), cloudpickle.dumps(o)):
+        assert named(data) == {"manta"}
+        assert type(pickle.loads(data)) is type(o)
+        code = f"import pickle; print(type(pickle.loads({data!r})).__name__)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              timeout=50)
+        assert done.stdout == f"{type(o).__name__}\n", done.stderr
+
+
+def test_all_such_classes_are_known() -> None:
+    """Those that a front shows, but for two that are bound to processes."""
+    kept = {type(o).__name__ for o in KEPT}
+    shown = {o.__name__ for front in (sgd, train) for name in front.__all__
+             if isinstance(o := getattr(front, name), type)}
+    assert shown - {"Trainer", "WorkerGroup"} <= kept
+    assert kept == {name for name, where in manta._DEFINED_IN.items()
+                    if where != "manta._runtime.driver"}
 
 
 def as_earlier(monkeypatch: pytest.MonkeyPatch, word: str, module: str) -> None:

@@ -17,7 +17,7 @@ from torch.utils.data import (BatchSampler, DataLoader, Dataset, IterableDataset
                               SubsetRandomSampler, TensorDataset, WeightedRandomSampler)
 from torch.utils.data.distributed import DistributedSampler
 
-from manta import sgd
+from manta import _frameworks, sgd
 from manta._frameworks.torch import device as _device
 from manta._frameworks.torch import nest, prepare, registry, snapshot
 from manta._frameworks.torch.loader import PreparedLoader
@@ -74,7 +74,7 @@ def test_sgd_names_them_without_importing_torch() -> None:
 
 def test_both_generations_have_the_same_functions() -> None:
     import manta.train.torch as generation3
-    for name in sgd._ON_TORCH:
+    for name in _frameworks.get("torch").functions:
         assert getattr(sgd, name) is getattr(generation3, name)
 
 

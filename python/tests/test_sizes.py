@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from manta import _config, sgd
+from manta import sgd
+from manta._front import config as _config
 from manta.sgd import Trainer
 
 OVER = (1 << 20) + 7

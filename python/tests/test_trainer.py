@@ -454,7 +454,7 @@ def test_a_table_of_the_workers(two: Trainer) -> None:
 
 
 def test_session_calls_in_plain_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manta.sgd.session._told", set())
+    monkeypatch.setattr("manta._front.session._told", set())
     assert not sgd.in_worker()
     with pytest.warns(UserWarning, match="report"):
         sgd.report(x=1)

@@ -69,10 +69,19 @@ def owner_of(word: str) -> Framework | None:
     return next((get(name) for name, row in _ROWS.items() if word in row.words), None)
 
 
+@functools.cache
+def functions() -> dict[str, str]:
+    """What train functions call of all of them: name -> module, which imports the framework."""
+    return {function: f"{_ROWS[name].where}.{module}" for name in _ROWS
+            for function, module in get(name).functions.items()}
+
+
 def is_installed(name: str) -> bool:
     """Found without importing it."""
+    if not (module := _row(name).module):
+        return True
     from importlib.util import find_spec
-    return not _row(name).module or find_spec(_row(name).module) is not None
+    return find_spec(module) is not None
 
 
 def automatic() -> str:

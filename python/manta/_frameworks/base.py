@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping
 
+from manta._names import public
+
 if TYPE_CHECKING:
     from manta._frameworks.tensors import Tensors
-    from manta.sgd.worker_group import WorkerGroup
+    from manta._front.worker_group import WorkerGroup
 
 # In the words of libraries that connect ranks: one of them is gone, perhaps.
 _PEER_WORDS = ("Connection", "NCCL", "Socket", "gloo")
 
 
+@public
 class Backend:
     """Hooks around the work of a trainer; a subclass has those it needs."""
 
@@ -37,6 +40,7 @@ class Backend:
         """In a worker, after it."""
 
 
+@public
 class BackendConfig:
     """What the user says about a framework; it travels to the workers with every job."""
     framework = "none"  # imported by what workers are forked from: a name of manta._frameworks

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import weakref
@@ -171,6 +170,7 @@ def _declaration(cpus: Any, gpus: Any, resources: Any) -> dict[str, str]:
             if key in ("CPU", "GPU"):
                 raise ValueError(f"resources has {key!r}\nhint: it is num_{key.lower()}s={value!r}")
             _check_number(f"resources[{key!r}]", value)
+        import json
         found["MANTA_RESOURCES"] = json.dumps(resources)
     return found
 

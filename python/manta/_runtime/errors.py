@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from manta._names import public
 from manta._runtime import raised
 
 
+@public
 class TrainingFailed(RuntimeError):
     """A train function ended in a way that has no type of its own here."""
 
 
+@public
 class CollectiveTimeout(RuntimeError, TimeoutError):
     """An operation between ranks that was not over in time. Whichever of the two is expected:
     frameworks raise a RuntimeError."""

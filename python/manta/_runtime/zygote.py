@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import os
 import sys
 import threading
@@ -31,7 +32,8 @@ def load_own() -> None:
     import cloudpickle  # noqa: F401
     import manta._runtime.job  # noqa: F401
     import manta._state  # noqa: F401
-    import manta.sgd  # noqa: F401
+    for front in manta._FRONTS:
+        importlib.import_module(f"manta.{front}")
 
 
 def load(framework: Framework) -> None:

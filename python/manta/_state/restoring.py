@@ -6,11 +6,13 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from manta import _frameworks, _manta
-from manta._frameworks.tensors import Reader
 from manta._state.entry import FORMAT, STREAM, TYPES, Source
+
+if TYPE_CHECKING:
+    from manta._frameworks.tensors import Reader
 
 # Where earlier versions had what stands in a pickle for a tensor.
 _EARLIER = {("manta._state.packing", "tensor"), ("manta._state.pieces", "piece")}

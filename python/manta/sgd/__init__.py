@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from manta._frameworks import get as _framework
+from manta._frameworks import functions as _functions
 from manta._frameworks.base import Backend, BackendConfig
 from manta._frameworks.torch.config import TorchConfig
+from manta._front import look_up as _look_up
+from manta._front.hosts import Host
+from manta._front.session import (SessionError, heartbeat, in_worker, load_checkpoint, local_rank,
+                                  local_world_size, node_rank, preempted, report, save_checkpoint,
+                                  world_rank, world_size)
+from manta._front.strategy import CheckpointStrategy
+from manta._front.trainer import Trainer
+from manta._front.worker_group import WorkerGroup
 from manta.sgd.callbacks import PrintCallback, SGDCallback, TrainingCallback
-from manta.sgd.hosts import Host
-from manta.sgd.session import (SessionError, heartbeat, in_worker, load_checkpoint, local_rank,
-                               local_world_size, node_rank, preempted, report, save_checkpoint,
-                               world_rank, world_size)
-from manta.sgd.strategy import CheckpointStrategy
-from manta.sgd.trainer import Trainer
-from manta.sgd.worker_group import WorkerGroup
 
 if TYPE_CHECKING:
     from manta._frameworks.torch.device import get_device as get_device
@@ -35,18 +35,10 @@ __all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "Host", "PrintCallb
            "in_worker", "load_checkpoint", "local_rank", "local_world_size", "node_rank",
            "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
 
-_ON_TORCH = _framework("torch").functions  # not in __all__: to import these is to import torch
-
 
 def __getattr__(name: str) -> Any:
-    if name in _ON_TORCH:
-        module = importlib.import_module(f"manta._frameworks.torch.{_ON_TORCH[name]}")
-        return getattr(module, name)
-    if name.startswith("_"):
-        raise AttributeError(f"module 'manta.sgd' has no attribute {name!r}")
-    from manta import _names
-    raise AttributeError(_names.absent("manta.sgd", name, [*__all__, *_ON_TORCH]))
+    return _look_up(__name__, name, __all__)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ON_TORCH})
+    return sorted({*globals(), *_functions()})

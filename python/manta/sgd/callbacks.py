@@ -1,121 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks: told of the beginning of a run, of every iteration, and of the end. They run on the
-thread that called run, in the order in which they were given."""
+"""Callbacks: told of the beginning of a run, of every iteration, and of the end."""
 
 from __future__ import annotations
 
-import inspect
-import sys
-import traceback
-from typing import Any, Callable, Iterable, NoReturn
+from typing import NoReturn
 
+from manta._front import refuse as _refuse
+from manta._front.callbacks import PrintCallback, SGDCallback, TrainingCallback
 
-class SGDCallback:
-    """What to override. A method gets those parts of `info` that its signature has room for."""
-
-    raise_errors = False  # True: an exception of this callback ends the run
-
-    def start_training(self, logdir: str, config: dict[str, Any], num_workers: int,
-                       **info: Any) -> None:
-        """A run begins; logdir is its directory."""
-
-    def handle_result(self, results: list[dict[str, Any] | None], **info: Any) -> None:
-        """The reports of one iteration, one per worker in the order of ranks (None: that worker
-        made none). info: iteration, complete, and rewound_to after a revival."""
-
-    def finish_training(self, error: bool = False, **info: Any) -> None:
-        """The run is over."""
-
-
-TrainingCallback = SGDCallback
-
-
-class PrintCallback(SGDCallback):
-    """Prints the reports of every iteration."""
-
-    def handle_result(self, results: list[dict[str, Any] | None], **info: Any) -> None:
-        print(results, flush=True)
-
-
-def _accepted(method: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
-    """The part of `offered` that the method takes by name."""
-    names = _takes(method)
-    return offered if names is None else {k: offered[k] for k in names if k in offered}
-
-
-class Caller:
-    """Calls a list of callbacks; one that fails is shown, and the run goes on."""
-
-    def __init__(self, callbacks: list[Any]):
-        self.callbacks = callbacks
-        # Looked up once: a signature costs more than most callbacks.
-        self._handlers = [(c, c.handle_result, _takes(c.handle_result)) for c in callbacks
-                          if getattr(c, "handle_result", None) is not None]
-
-    def start(self, **info: Any) -> None:
-        for c in self.callbacks:
-            if (method := getattr(c, "start_training", None)) is not None:
-                self._call(c, method, (), _accepted(method, info))
-
-    def result(self, rows: list[Any], info: dict[str, Any]) -> None:
-        for c, method, names in self._handlers:
-            kwargs = info if names is None else {k: info[k] for k in names if k in info}
-            self._call(c, method, (rows,), kwargs)
-
-    def finish(self, **info: Any) -> None:
-        for c in self.callbacks:
-            if (method := getattr(c, "finish_training", None)) is not None:
-                self._call(c, method, (), _accepted(method, info))
-
-    @staticmethod
-    def _call(callback: Any, method: Callable[..., Any], args: tuple[Any, ...],
-              kwargs: dict[str, Any]) -> None:
-        try:
-            method(*args, **kwargs)
-        except Exception:
-            if getattr(callback, "raise_errors", False):
-                raise
-            print(f"manta: {type(callback).__name__}.{method.__name__} failed; the run continues",
-                  file=sys.stderr)
-            traceback.print_exc()
-
-
-def _takes(method: Callable[..., Any]) -> list[str] | None:
-    """The names of info that the method takes; None: all."""
-    parameters = inspect.signature(method).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY and p.name != "results"]
-
-
+__all__ = ["PrintCallback", "SGDCallback", "TrainingCallback"]
 __path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
 
 
 def __getattr__(name: str) -> NoReturn:
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from manta import _names
-    raise AttributeError(_names.absent("manta.sgd.callbacks", name, list(globals())))
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-def checked(given: Any) -> list[Any]:
-    """What `callbacks` of a trainer or a run is given."""
-    if given is None:
-        return []
-    if isinstance(given, (str, dict)) or not isinstance(given, Iterable):
-        raise TypeError(f"callbacks must be a list, not {given!r}\nhint: callbacks=[…]")
-    return [_checked_one(c) for c in given]
-
-
-def _checked_one(callback: Any) -> Any:
-    if isinstance(callback, type):
-        raise TypeError(f"a callback is an object, not the class {callback.__name__}\n"
-                        f"hint: callbacks=[{callback.__name__}()]")
-    if not any(hasattr(callback, name) for name in ("start_training", "handle_result",
-                                                    "finish_training")):
-        raise TypeError(f"{callback!r} is not a callback: it has no handle_result(results)\n"
-                        f"hint: derive a class from manta.sgd.SGDCallback; PrintCallback() prints")
-    return callback
+    _refuse(__name__, name, __all__)

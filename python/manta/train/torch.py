@@ -9,6 +9,7 @@ from manta._frameworks.torch.loader import prepare_data_loader
 from manta._frameworks.torch.prepare import (accelerate, backward, prepare_model,
                                              prepare_optimizer, unscale)
 from manta._frameworks.torch.seed import enable_reproducibility, rng_state, set_rng_state
+from manta._front import refuse as _refuse
 
 __all__ = ["TorchConfig", "accelerate", "backward", "enable_reproducibility", "get_device",
            "prepare_data_loader", "prepare_model", "prepare_optimizer", "rng_state",
@@ -19,7 +20,4 @@ __path__: list[str] = []  # so that `from … import Missing` asks for a module,
 
 
 def __getattr__(name: str) -> NoReturn:
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from manta import _names
-    raise AttributeError(_names.absent("manta.train.torch", name, __all__))
+    _refuse(__name__, name, __all__)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manta._frameworks.base import BackendConfig, Framework
-from manta._frameworks.tensors import Tensors
 from manta._frameworks.torch.config import TorchConfig
+
+if TYPE_CHECKING:
+    from manta._frameworks.tensors import Tensors
 
 OLDEST = (2, 8)  # before it a group of gloo may hang at its end, and works lose their methods
 _FILES = (".pt", ".pth", ".ckpt", ".bin")  # what torch.save leaves

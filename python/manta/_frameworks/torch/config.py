@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from manta._frameworks.base import Backend, BackendConfig
-from manta._names import arguments
+from manta._names import arguments, public
 
 _BACKENDS = (None, "manta", "gloo", "nccl")
 
 
+@public
 @dataclass
 class TorchConfig(BackendConfig):
     """backend: None or "manta" (for CPU tensors, and NCCL beside it in workers with a GPU each;
@@ -31,7 +31,7 @@ class TorchConfig(BackendConfig):
         if self.init_method not in (None, "env", "tcp") and "://" not in str(self.init_method):
             raise ValueError(f"TorchConfig(init_method={self.init_method!r}): it is 'env', None or "
                              f"a URL such as 'tcp://HOST:PORT'")
-        if isinstance(self.timeout_s, timedelta):
+        if hasattr(self.timeout_s, "total_seconds"):  # a timedelta
             self.timeout_s = self.timeout_s.total_seconds()
         if not isinstance(self.timeout_s, (int, float)) or not self.timeout_s > 0:
             raise ValueError(f"TorchConfig(timeout_s={self.timeout_s!r}): it is a number of "

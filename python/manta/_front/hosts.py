@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Sequence
 
+from manta._names import public
 
+
+@public
 class Host(NamedTuple):
     """A host that workers run on.
 

@@ -4,28 +4,28 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import sys
 import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _config, _frameworks, _manta
+from manta import _frameworks, _manta
 from manta._frameworks.base import Backend
+from manta._front import backend as _backend
+from manta._front import callbacks as _callbacks
+from manta._front import config as _config
+from manta._front import hosts as _hosts
+from manta._front import resources as _resources
+from manta._front.run import Run, RunIterator
+from manta._front.strategy import CheckpointStrategy
+from manta._front.worker_group import WorkerGroup
+from manta._names import absent, arguments
 from manta._runtime import display as _display
 from manta._runtime import driver as _driver
 from manta._runtime import frames as _frames
 from manta._runtime import job as _job
 from manta._runtime import main as _main
-from manta._names import absent, arguments
-from manta.sgd import backend as _backend
-from manta.sgd import callbacks as _callbacks
-from manta.sgd import hosts as _hosts
-from manta.sgd import resources as _resources
-from manta.sgd.run import Run, RunIterator
-from manta.sgd.strategy import CheckpointStrategy
-from manta.sgd.worker_group import WorkerGroup
 
 _RECORD = "trainer.json"  # in a run's directory: the trainer's arguments, for restore
 
@@ -322,6 +322,7 @@ class Trainer:
     # --- a run that broke off ---------------------------------------------------------------------
 
     def _write_record(self, directory: str) -> None:
+        import json
         Path(directory, _RECORD).write_text(json.dumps(self._record, default=repr) + "\n")
 
     @classmethod
@@ -330,6 +331,7 @@ class Trainer:
         arguments are the recorded ones; those given here count more."""
         if not isinstance(run_dir, (str, Path)):
             raise TypeError(f"restore takes the directory of a run, not {run_dir!r}")
+        import json
         path = Path(run_dir).expanduser().resolve()
         try:
             record = json.loads((path / _RECORD).read_text())

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from manta._names import arguments
+from manta._names import arguments, public
 
 
+@public
 @dataclass
 class CheckpointStrategy:
     """num_to_keep: how many (None: all); with an attribute, the name of a reported metric, those

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, overload
 from manta._runtime import frames, job
 
 if TYPE_CHECKING:
-    from manta.sgd.trainer import Trainer
+    from manta._front.trainer import Trainer
 
 
 class Worker:
@@ -44,7 +44,7 @@ class WorkerGroup(Sequence[Worker]):
     def __init__(self, num_workers: Any = 1, *, trainer: Trainer | None = None,
                  actor_cls: type | None = None, actor_cls_args: Sequence[Any] = (),
                  actor_cls_kwargs: dict[str, Any] | None = None, **trainer_args: Any):
-        from manta.sgd.trainer import Trainer
+        from manta._front.trainer import Trainer
         self._trainer = trainer or Trainer(num_workers=num_workers,
                                            **{"backend": None, **trainer_args})
         self._trainer._keep_for_group()

@@ -14,14 +14,16 @@ from types import FrameType
 from typing import Any, Callable, Iterator, TypeVar
 
 from manta import _manta
-from manta._runtime import errors, frames
-from manta.sgd.callbacks import Caller
+from manta._front.callbacks import Caller
+from manta._names import public
+from manta._runtime import frames
 
 T = TypeVar("T")
 
 EXIT_PREEMPTED = 75  # EX_TEMPFAIL: `manta resume` goes on
 
 
+@public
 class Reports(list[Any]):
     """The reports of one iteration, one dict per rank; by name, those of rank 0."""
 
@@ -114,6 +116,7 @@ class Run:
         if not hasattr(e, "detail"):
             return e
         log = Path(self.directory, "logs", f"rank-{getattr(e, 'rank', -1)}.log")
+        from manta._runtime import errors
         return errors.of_worker(e, str(log) if self.directory and log.exists() else "")
 
     def finish(self, error: bool) -> None:

@@ -9,8 +9,10 @@ import warnings
 from typing import Any
 
 from manta import _manta
+from manta._names import public
 
 
+@public
 class SessionError(RuntimeError, ValueError):
     """Something that only exists inside a train function."""
 

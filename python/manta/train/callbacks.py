@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The callbacks of manta.sgd, by the path of Ray Train."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from manta._front import refuse as _refuse
+from manta._front.callbacks import PrintCallback, SGDCallback, TrainingCallback
+
+__all__ = ["PrintCallback", "SGDCallback", "TrainingCallback"]
+__path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
+
+
+def __getattr__(name: str) -> NoReturn:
+    _refuse(__name__, name, __all__)

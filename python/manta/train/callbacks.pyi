@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-from manta.sgd.callbacks import *  # noqa: F403
