@@ -3,20 +3,18 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 import sys
 import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _frameworks, _manta
+from manta import _manta
 from manta._frameworks.base import Backend
 from manta._front import backend as _backend
 from manta._front import callbacks as _callbacks
-from manta._front import config as _config
 from manta._front import hosts as _hosts
 from manta._front import resources as _resources
+from manta._front.request import RunRequest, name_of
 from manta._front.run import Run, RunIterator
 from manta._front.strategy import CheckpointStrategy
 from manta._front.worker_group import WorkerGroup
@@ -143,7 +141,7 @@ class Trainer:
         """Between runs: on all workers, a list by rank."""
         kind = _job.Kind.BARE if function is _job.nothing else _job.Kind.CALL
         job = _job.Job(self._setting, function, args, kwargs, kind=kind)
-        payload = job.pack(_name_of(next((a for a in args if callable(a)), function)))
+        payload = job.pack(name_of(next((a for a in args if callable(a)), function)))
         run = Run(lambda: self._trainer.run(payload, None, execute=True, output=self._show,
                                             kinds=_display.kinds()),
                   self._trainer, [])
@@ -244,8 +242,8 @@ class Trainer:
             num_workers: int | None = None, *, trust: bool = False) -> list[Any]:
         """Runs the function on all workers; its return values by rank. trust: a checkpoint given
         by its path may be unpickled wherever it comes from."""
-        run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
-                          num_workers, trust)
+        run = self._begin(RunRequest(train_func, config, callbacks, dataset, checkpoint,
+                                     checkpoint_strategy, num_workers, trust))
         try:
             return self._to_end(run)
         finally:
@@ -258,8 +256,8 @@ class Trainer:
                       checkpoint_strategy: CheckpointStrategy | None = None,
                       num_workers: int | None = None, *, trust: bool = False) -> RunIterator:
         """The same, yielding the reports of every iteration."""
-        run = self._begin(train_func, config, callbacks, dataset, checkpoint, checkpoint_strategy,
-                          num_workers, trust)
+        run = self._begin(RunRequest(train_func, config, callbacks, dataset, checkpoint,
+                                     checkpoint_strategy, num_workers, trust))
         return RunIterator(run, self._ended)
 
     run_iterator = run_generator
@@ -267,54 +265,34 @@ class Trainer:
     def _ended(self) -> None:
         self._running = False
 
-    def _begin(self, function: Callable[..., Any], config: Any, callbacks: Any, dataset: Any,
-               checkpoint: Any, strategy: Any, num_workers: Any, trust: bool) -> Run:
+    def _begin(self, asked: RunRequest) -> Run:
         if self._running:
             raise RuntimeError("this trainer has a run already: end it, or use another trainer")
-        if dataset is not None:
-            raise ValueError("dataset: manta.data is not in this version of manta\nhint: read the "
-                             "data in the train function; prepare_data_loader() divides it")
-        strategy = CheckpointStrategy.checked(strategy)
-        every = self._callbacks + _callbacks.checked(callbacks)
-        if isinstance(checkpoint, str) and checkpoint == "auto":
-            self._check_auto()
-        config = self._config if config is None else config
-        options, trust = _checkpoint_options(checkpoint, self.logdir, trust)
-        if strategy is not None:
-            options |= strategy.options()
-        workers = 0 if num_workers is None else _resources.worker_range(num_workers)[0]
-        payload = self._job(function, config, checkpoint, trust).pack(_name_of(function))
+        asked.check(self._backend.framework)
+        if asked.config is None:
+            asked.config = self._config
+        options, workers = asked.options(self.logdir), asked.workers
+        payload = asked.job(self._setting).pack(asked.name)
         if self._has_hooks() and not self._told_start:
             self.start()
-        said = None if config is None else _config.described(config)
+        said = asked.described()
         run = Run(lambda: self._trainer.run(payload, said, workers=workers, output=self._show,
                                             kinds=_display.kinds(),
                                             strict_reports=self._strict_reports,
                                             resume=self._resume,
                                             renew=self._renew if self._has_hooks() else None,
-                                            **options), self._trainer, every)
+                                            **options),
+                  self._trainer, self._callbacks + asked.callbacks)
         self._running, self._resume = True, None
         self._told_start &= self._keeps()
         try:
             self._write_record(run.directory)
-            run.begin({} if config is None else config, workers or self.num_workers)
+            run.begin({} if asked.config is None else asked.config, workers or self.num_workers)
         except BaseException:
             run.close()
             self._running = False
             raise
         return run
-
-    def _check_auto(self) -> None:
-        if not _frameworks.get(self._backend.framework).saves_itself:
-            able = [n for n in _frameworks.names() if _frameworks.get(n).saves_itself]
-            raise ValueError(f'checkpoint="auto" needs the {" or ".join(able)} backend')
-
-    def _job(self, function: Callable[..., Any], config: Any, checkpoint: Any,
-             trust: bool) -> _job.Job:
-        args, kwargs = _arguments(function, {} if config is None else config)
-        given = checkpoint if not isinstance(checkpoint, (str, Path)) else None
-        return _job.Job(self._setting, function, args, kwargs, checkpoint=given, trust=trust,
-                        auto=checkpoint == "auto" if isinstance(checkpoint, str) else False)
 
     def _show(self, stream: int, text: str) -> None:
         _display.write(stream, text)
@@ -385,8 +363,6 @@ class Trainer:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-
-
 def _retried(types: Any) -> tuple[type[BaseException], ...]:
     if isinstance(types, type):
         types = (types,)
@@ -441,57 +417,3 @@ def _script_name() -> str:
     if name in ("main", "__main__"):  # that of many a program: its directory says more
         name = script.absolute().parent.name
     return name if name not in ("", "-c", "-m", "ipykernel_launcher") else "run"
-
-
-def _name_of(function: Any) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
-
-
-def _arguments(function: Any, config: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a train function is called with: nothing, the config, or its entries by name."""
-    if not callable(function):
-        raise TypeError(f"the train function must be callable, not {function!r}\n"
-                        f"hint: run(train), the function itself")
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin
-        return (), {}
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD,
-                                                      p.VAR_POSITIONAL)]
-    if len(positional) > 1:
-        _too_many(function, positional)
-    if positional:
-        return (config,), {}
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return (), _config.keywords(config, _name_of(function))
-    return (), {}
-
-
-def _too_many(function: Any, parameters: list[inspect.Parameter]) -> NoReturn:
-    names = ", ".join(p.name for p in parameters)
-    raise ValueError(f"{_name_of(function)}({names}) takes {len(parameters)} arguments; a train "
-                     f"function takes none, or one: the config\n"
-                     f"hint: put the others into config, or use functools.partial")
-
-
-def _checkpoint_options(checkpoint: Any, home: Path, trust: bool) -> tuple[dict[str, Any], bool]:
-    """A path is libmanta's business; an object travels with the job. A checkpoint from elsewhere
-    may hold a pickle, and reading it runs what its writer put into it: without trust the workers
-    do not read it. Here only the answer comes sooner."""
-    if not isinstance(checkpoint, (str, Path)) or checkpoint == "auto":
-        return {}, trust
-    path = Path(checkpoint).expanduser().resolve()
-    if not (path / "manifest.json").is_file():
-        hints = (_frameworks.get(name).hint_for_file(str(checkpoint))
-                 for name in _frameworks.names())
-        hint = next((f"\nhint: run(…, checkpoint={h})" for h in hints if h), "")
-        raise ValueError(f"{path} is not a checkpoint: a directory with a manifest.json is{hint}")
-    trust = trust or (path.is_relative_to(home.expanduser().resolve())
-                      and path.stat().st_uid == os.geteuid())
-    if not trust:
-        from manta import _state
-        if _state.is_pickled(path):
-            raise PermissionError(f"{path} is not from a run in {home}, and contains a pickle: "
-                                  f"loading it runs the code that its author put into it\n"
-                                  f"hint: run(..., trust=True) if it is yours")
-    return {"checkpoint": str(path)}, trust
