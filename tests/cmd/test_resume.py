@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import time
+from pathlib import Path
 
 from bed import COUNTER, Bed, driver_of, main, wait_for
 
@@ -61,9 +62,11 @@ def test_no_row_is_lost_or_counted_twice() -> None:
 
 
 def test_a_finished_run_gives_its_result_again() -> None:
+    assert bed.manta("run", COUNTER, 15, 5, 0).code == 0
+    runs = bed.runs()
     done = bed.manta("resume", "latest")
-    assert done.code == 0 and done.json() == [1500], done
-    assert "has finished" in done.err and len(bed.runs()) == 2
+    assert done.code == 0 and done.json() == [15], done
+    assert "has finished" in done.err and bed.runs() == runs
 
 
 def test_a_running_run_is_refused() -> None:
@@ -75,7 +78,11 @@ def test_a_running_run_is_refused() -> None:
 
 
 def test_it_goes_on_with_as_many_workers() -> None:
+    p = bed.counting(*LONG)
+    p.send_signal(signal.SIGTERM)
+    assert bed.finish(p).code == 75
     before = bed.status()
+    assert before["workers"] == 2 and before["attempts"] == 1
     p = bed.start("resume", "latest")
     bed.wait_counting(past=before["iteration"])
     assert bed.status()["workers"] == 2 and bed.status()["attempts"] == 2
@@ -110,21 +117,25 @@ def test_the_second_run_of_a_program_is_resumed() -> None:
     assert bed.status(first)["attempts"] == 1 and bed.status(second)["attempts"] == 2
 
 
-def test_it_runs_in_its_directory_wherever_it_is_called() -> None:
-    place = bed.root / "place"
+def fail_in(place: Path) -> Path:
+    """A run of a program of its own in a directory of its own: it failed, and can be tried
+    again."""
     place.mkdir()
     shutil.copy(COUNTER, place / "mine")
-    assert bed.run("/bin/sh", "-c", f"cd {place} && {bed_manta()} run ./mine 4 2 0 fail").code == 1
-    done = bed.manta("resume", bed.runs()[-1], cwd=bed.root)
+    command = os.environ["MANTA_BIN"]
+    assert bed.run("/bin/sh", "-c", f"cd {place} && {command} run ./mine 4 2 0 fail").code == 1
+    return bed.runs()[-1]
+
+
+def test_it_runs_in_its_directory_wherever_it_is_called() -> None:
+    run = fail_in(bed.root / "place")
+    done = bed.manta("resume", run, cwd=bed.root)
     assert "it was told to fail" in done.err and "warning" not in done.err, done
 
 
-def bed_manta() -> str:
-    return os.environ["MANTA_BIN"]
-
-
 def test_another_build_is_warned_about() -> None:
-    mine = bed.root / "place" / "mine"
+    run = fail_in(bed.root / "rebuilt")
+    mine = bed.root / "rebuilt" / "mine"
     data = bytearray(mine.read_bytes())
     note = data.find(b"GNU\0", data.find(b"\x03\0\0\0GNU\0"))
     assert note > 0
@@ -132,16 +143,17 @@ def test_another_build_is_warned_about() -> None:
     mine.unlink()
     mine.write_bytes(data)
     mine.chmod(0o755)
-    done = bed.manta("resume", bed.runs()[-1])
+    done = bed.manta("resume", run)
     assert "mine is another build than the one that began this run" in done.err, done
     mine.unlink()
-    done = bed.manta("resume", bed.runs()[-1])
+    done = bed.manta("resume", run)
     assert done.code == 3 and "cannot run" in done.err, done
 
 
 def test_a_directory_that_is_gone_is_told() -> None:
-    shutil.rmtree(bed.root / "place")
-    done = bed.manta("resume", bed.runs()[-1])
+    run = fail_in(bed.root / "gone")
+    shutil.rmtree(bed.root / "gone")
+    done = bed.manta("resume", run)
     assert done.code == 1 and "enter its working directory" in done.err, done
 
 
