@@ -301,11 +301,17 @@ def test_ddp_without_sync_and_with_sync_batch_norm(two: Crew) -> None:
 def test_ddp_with_comm_hook_and_sparse_gradients(two: Crew) -> None:
     def check(torch: Any, rank: int, size: int) -> None:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-        model = net(torch).float()
+        alone, model = net(torch).float(), net(torch).float()
         ddp = torch.nn.parallel.DistributedDataParallel(model)
         ddp.register_comm_hook(None, default_hooks.bf16_compress_hook)
-        model(torch.ones(2, 8)).sum().backward()
+        for one in (alone, model):  # there are gradients already
+            one(torch.ones(2, 8)).sum().backward()
+        for r in range(size):
+            (alone(torch.ones(2, 8) * r).sum() / size).backward()
         ddp(torch.ones(2, 8) * rank).sum().backward()
+        for want, got in zip(alone.parameters(), model.parameters()):
+            assert torch.allclose(want.grad, got.grad, rtol=0.02, atol=1e-3)
+            assert torch.equal(got.grad, got.grad.bfloat16().float())  # they went as bf16
         words = torch.nn.Embedding(10, 3, sparse=True)
         ddp = torch.nn.parallel.DistributedDataParallel(words)
         ddp(torch.tensor([rank, 5])).sum().backward()
@@ -324,7 +330,9 @@ def test_fsdp(two: Crew) -> None:
         fully_shard(model)
         fit(torch, model, lambda x: x[rank::size])
         whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
-        assert rank != 0 or all(torch.allclose(whole[k], v) for k, v in alone.state_dict().items())
+        assert whole.keys() == alone.state_dict().keys() and whole
+        assert all(torch.allclose(whole[k], v) for k, v in alone.state_dict().items())
+        assert not same(torch, net(torch), alone)  # it has learned something
     two(check)
 
 
