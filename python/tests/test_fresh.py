@@ -150,3 +150,19 @@ def test_the_workers_of_a_group_are_kept(tmp_path: Path) -> None:
     with WorkerGroup(2, logdir=tmp_path) as group:
         call(group)
         assert group.execute(lambda: leave_traces()[1]) == [["a call"]] * 2
+
+
+def test_a_closed_pipe_is_an_error_and_no_death() -> None:
+    """As in any process of Python's. A framework's own sockets count on it, too."""
+    def train() -> str:
+        import socket
+        near, far = socket.socketpair()
+        far.close()
+        try:
+            os.write(near.fileno(), b"x")  # a send() would spare us the signal
+        except BrokenPipeError as e:
+            return str(e)
+        return "nothing"
+
+    with Trainer(None, max_retries=0, quiet=True) as trainer:
+        assert trainer.run(train) == ["[Errno 32] Broken pipe"]

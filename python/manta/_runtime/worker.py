@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -20,6 +21,7 @@ broken: BaseException | None = None  # why the framework could not be imported
 warm_up: Callable[[], None] | None = None  # loads what later workers want, in what forks them
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
+_has_signals = False  # as Python's processes have them
 _hooked = 0  # the trainer's hook of this number has been called in this process
 _setters: list[Callable[[int], Any]] | None = None  # of the number of threads
 
@@ -81,6 +83,16 @@ def warm() -> None:
         zygote.at_low_priority(warm_up)
 
 
+def take_signals() -> None:
+    """Before the first job: libmanta has reset all signals since this process was born, also those
+    that Python ignores, so that a closed pipe is an error."""
+    global _has_signals
+    if not _has_signals:
+        _has_signals = True
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def take_environment() -> None:
     """os.environ is a copy, made when the interpreter started."""
     now = dict(pair.split(b"=", 1) for pair in _manta.environment() if b"=" in pair)
@@ -124,6 +136,7 @@ def blas_setters() -> list[Callable[[int], Any]]:
 
 def run() -> Any:
     """One call of a train function: the payload says which and around what."""
+    take_signals()
     take_environment()
     if broken is not None:
         raise broken
