@@ -13,6 +13,7 @@ import pytest
 
 import manta
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = Path(manta.__file__).parent
 FILES = {str(p.relative_to(PACKAGE)): ast.parse(p.read_text()) for p in PACKAGE.rglob("*.py")}
 SHARED = ("_front", "_frameworks", "_runtime", "_state")
@@ -91,3 +92,13 @@ def test_only_the_parts_of_torch_import_torch() -> None:
     for path, tree in FILES.items():
         found = [m for m in imports(tree) if m.partition(".")[0] == "torch"]
         assert not found or path.startswith("_frameworks/torch/"), f"{path} imports {found}"
+
+
+def test_the_design_names_files_that_are_there() -> None:
+    text = (ROOT / "DESIGN.md").read_text()
+    paths = re.findall(r"`(manta/_[\w./]+)`", text)
+    modules = re.findall(r"`manta\.(_[\w.]+)`", text)
+    assert len(paths) > 5 and modules
+    for path in (*(p.removeprefix("manta/") for p in paths),
+                 *(f"{m.replace('.', '/')}.py" for m in modules)):
+        assert (PACKAGE / path).exists(), path
