@@ -12,18 +12,19 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from manta._frameworks.base import Framework
     from manta._frameworks.tensors import Tensors
 
 
-class _Row(NamedTuple):
-    module: str  # that users import
-    where: str  # the module of ours
-    cls: str  # and the class in it
-    words: tuple[str, ...] = ()  # functions of manta._pickled that stand for its tensors
+class _Row:
+    """module: that users import. where, cls: the module of ours, and the class in it. words:
+    functions of manta._pickled that stand for its tensors."""
+
+    def __init__(self, module: str, where: str, cls: str, words: tuple[str, ...] = ()):
+        self.module, self.where, self.cls, self.words = module, where, cls, words
 
 
 _ROWS = {

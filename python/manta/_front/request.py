@@ -17,7 +17,7 @@ from manta._front.strategy import CheckpointStrategy
 from manta._runtime.job import Job, Setting
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RunRequest:
     """The arguments of run() and run_generator(): given as the user has, and after check() as a run
     takes them."""

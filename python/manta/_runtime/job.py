@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from manta._frameworks.base import BackendConfig
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Setting:
     """What surrounds every call on the workers of a trainer."""
     backend: BackendConfig
@@ -34,7 +34,7 @@ class Kind(enum.Enum):
     BARE = enum.auto()  # not at all
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Job:
     """A train function, or a call between runs."""
     setting: Setting

@@ -88,11 +88,12 @@ class Entry(NamedTuple):
 Place = tuple[int, int, tuple[int, ...] | None]
 
 
-class Source(NamedTuple):
-    """What tensors are made of when a checkpoint is read."""
-    entries: dict[str, Any]  # name -> View
-    names: list[str]  # of the entries, in the order that places has
-    places: list[Place]
+class Source:
+    """What tensors are made of when a checkpoint is read: its entries by name, their names in the
+    order that places has, and the places."""
+
+    def __init__(self, entries: dict[str, Any], names: list[str], places: list[Place]):
+        self.entries, self.names, self.places = entries, names, places
 
 
 class NotWhole(Exception):

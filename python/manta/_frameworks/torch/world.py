@@ -33,7 +33,7 @@ _ADDRESS_BYTES = 256
 _REACH = timedelta(seconds=60)  # in which rank 0's store is found, or never
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _World:
     """The group that is there now."""
     backend: str  # as torch has it
