@@ -153,6 +153,12 @@ def test_its_tensors_are_entries_beside_those_of_another(mine: Framework) -> Non
     assert type(_state.clean(wrapped)["x"]) is Box
 
 
+def test_one_whose_import_is_forbidden_is_not_imported(mine: Framework,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mine_of_a_test", None)  # as tests of other projects do
+    assert "mine" not in [f.name for f in _frameworks.imported()]
+
+
 def test_a_name_that_nobody_knows() -> None:
     for call in (_frameworks.get, _frameworks.is_installed):
         with pytest.raises(ValueError, match="unknown framework 'jax'\nhint: .*none, torch"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frameworks by name. Each has a file or a folder here, with a class below base.Framework and a row
+"""Frameworks by name. Each has a file or a folder here with a subclass of base.Framework, and a row
 in this table; all that is about PyTorch lies in `torch/`.
 
 (1) A row is imported when its framework is asked for, and importing it does not import the
@@ -57,7 +57,7 @@ def names() -> list[str]:
 def imported() -> list[Framework]:
     """Those that this process has imported, whoever did; none is always among them."""
     return [get(name) for name, row in _ROWS.items()
-            if not row.module or row.module in sys.modules]
+            if not row.module or sys.modules.get(row.module) is not None]
 
 
 def all_tensors() -> list[Tensors]:
