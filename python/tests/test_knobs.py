@@ -15,7 +15,7 @@ import pytest
 import manta
 from manta import _manta, sgd
 from manta.sgd import Trainer
-from manta.sgd.resources import worker_range
+from manta._front.resources import worker_range
 
 SECONDS = r'^MANTA_GROW_AFTER must be a number of seconds from 0 to 1000000000, not "abc"$'
 
