@@ -82,7 +82,9 @@ typedef struct manta_display {
 /* A host that workers run on. `command` is run by /bin/sh on the driver's host; its standard input
  * and output are the channel to the agent there, so it must end in `manta agent --stdio` on that
  * host: "ssh -o BatchMode=yes node7 manta agent --stdio". It needs no port and no shared file
- * system, but the program must lie at the same path there, and be the same build. */
+ * system, but the program must lie at the same path there, and be the same build. A word of
+ * lower-case letters and a colon in front names the engine that reaches the host: "exec:COMMAND" is
+ * the same as "COMMAND", "local:" the same as NULL; the name of no engine is an error. */
 typedef struct manta_host {
   const char *name;    /* for messages; NULL: what the host calls itself */
   const char *command; /* NULL: the driver's own host */

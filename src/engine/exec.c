@@ -3,22 +3,36 @@
  * engine/exec.c - an agent on another host, reached by a command of the user's: a bridge runs it.
  */
 #include <stdio.h>
+#include <string.h>
 
+#include "base/alloc.h"
 #include "engine/engine.h"
 
-static manta_status start(const struct manta__engine_host *h, int *sock, pid_t *pid,
-                          manta_error *err)
+static manta_status parse(struct manta__engine_host *h, const char *text, manta_error *err)
 {
+  if (!text[strspn(text, " \t")])
+    return manta_error_set(err, MANTA_EINVAL, "exec: is followed by a command");
+  h->target = manta__strdup(text);
+  return h->target ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory for a command");
+}
+
+static void start(struct manta__engine_start *s)
+{
+  const struct manta__engine_host *h = s->host;
   char timeout[32];
   snprintf(timeout, sizeof timeout, "%.3f", h->timeout_s);
-  char *argv[] = {(char *)"manta-bridge", (char *)h->name, (char *)h->command, timeout, NULL};
-  return manta__engine_start_role("bridge", argv, sock, pid, err);
+  char *argv[] = {(char *)"manta-bridge", h->name, h->target, timeout, NULL};
+  manta__engine_start_role("bridge", argv, &s->sock, &s->pid, &s->why);
 }
 
-const struct manta__engine manta__engine_exec = {
-    .name = "exec", .start = start, .end = manta__engine_end};
-
-const struct manta__engine *manta__engine_for(const struct manta__engine_host *h)
+static void start_many(struct manta__engine_start *const *s, size_t count)
 {
-  return h->command ? &manta__engine_exec : &manta__engine_local;
+  for (size_t i = 0; i < count; i++)
+    start(s[i]);
 }
+
+const struct manta__engine manta__engine_exec = {.name = "exec",
+                                                 .remote = true,
+                                                 .parse = parse,
+                                                 .start_many = start_many,
+                                                 .end = manta__engine_end};

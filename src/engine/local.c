@@ -2,16 +2,22 @@
  *
  * engine/local.c - an agent on this host: the command itself.
  */
-#include <stddef.h>
-
 #include "engine/engine.h"
 
-static manta_status start(const struct manta__engine_host *h, int *sock, pid_t *pid,
-                          manta_error *err)
+static manta_status parse(struct manta__engine_host *h, const char *text, manta_error *err)
+{
+  if (*text)
+    return manta_error_set(err, MANTA_EINVAL,
+                           "local: is this host, and nothing follows it, not \"%s\"", text);
+  return MANTA_OK;
+}
+
+static void start_many(struct manta__engine_start *const *s, size_t count)
 {
   char *argv[] = {(char *)"manta-agent", NULL};
-  return manta__engine_start_role("agent", argv, sock, pid, err);
+  for (size_t i = 0; i < count; i++)
+    manta__engine_start_role("agent", argv, &s[i]->sock, &s[i]->pid, &s[i]->why);
 }
 
 const struct manta__engine manta__engine_local = {
-    .name = "local", .start = start, .end = manta__engine_end};
+    .name = "local", .parse = parse, .start_many = start_many, .end = manta__engine_end};

@@ -209,9 +209,8 @@ void manta__driver_down(void)
 
 manta_status manta__driver_keep(const struct manta__program *p, int threads, manta_error *err)
 {
-  static const struct manta__engine_host here = {.timeout_s = 0};
   pthread_mutex_lock(&drv.lock);
-  struct manta__link *n = manta__link_use(&here, err);
+  struct manta__link *n = manta__link_use(manta__engine_here(), err);
   manta_status st = n ? manta__link_keep(n, p, threads, err) : MANTA_ENOMEM;
   manta__link_drop(n);
   pthread_mutex_unlock(&drv.lock);
@@ -220,8 +219,11 @@ manta_status manta__driver_keep(const struct manta__program *p, int threads, man
 
 manta_status manta__driver_keep_hosts(manta_trainer *t, manta_error *err)
 {
-  manta_status st = MANTA_OK;
+  struct manta__link *links[MANTA_MAX_HOSTS];
   pthread_mutex_lock(&drv.lock);
+  for (int i = 0; i < t->hosts; i++)
+    links[i] = t->host[i].link;
+  manta_status st = manta__links_up(links, t->hosts, err);
   for (int i = 0; i < t->hosts && st == MANTA_OK; i++)
     st = manta__link_keep(t->host[i].link, &t->program, t->threads, err);
   pthread_mutex_unlock(&drv.lock);

@@ -30,12 +30,10 @@
  * the same host share it. */
 struct manta__link {
   struct manta__link *next;
-  const struct manta__engine *engine;
-  char *name, *command; /* as given; command NULL: this host */
-  double timeout_s;     /* silence for longer: it is lost */
-  int users;            /* trainers, and who keeps it */
-  bool kept;            /* it lives without trainers (manta_prestart) */
-  manta__conn *conn;    /* NULL: it does not run */
+  struct manta__engine_host where;
+  int users;         /* trainers, and who keeps it */
+  bool kept;         /* it lives without trainers (manta_prestart) */
+  manta__conn *conn; /* NULL: it does not run */
   pid_t pid;
   bool spoke;          /* it answered our hello */
   bool known;          /* it did so once: what happens to it later is a loss, not a mistake */
@@ -99,6 +97,11 @@ manta_status manta__link_keep(struct manta__link *n, const struct manta__program
                               manta_error *err);
 /* Starts it, and the thread, if it does not run. */
 manta_status manta__link_up(struct manta__link *n, manta_error *err);
+/* The same for several at once. The first failure is told, and does not keep the others from
+ * being started. */
+manta_status manta__links_up(struct manta__link *const *links, int count, manta_error *err);
+/* Whether it is on another host, behind a bridge. */
+bool manta__link_remote(const struct manta__link *n);
 /* Its name for messages. */
 const char *manta__link_name(const struct manta__link *n);
 /* The program's zygotes can be started by the agent from now on; gives their key. */

@@ -30,23 +30,17 @@
 
 // --- which there are -----------------------------------------------------------------------------
 
-static bool equal(const char *a, const char *b)
-{
-  return a == b || (a && b && !strcmp(a, b));
-}
-
 static struct manta__link *find(const struct manta__engine_host *h)
 {
   for (struct manta__link *n = drv.nodes; n; n = n->next)
-    if (equal(n->command, h->command) && (!h->command || equal(n->name, h->name)))
+    if (manta__engine_same_host(&n->where, h))
       return n;
   return NULL;
 }
 
 static void node_free(struct manta__link *n)
 {
-  manta__free(n->name);
-  manta__free(n->command);
+  manta__engine_host_fini(&n->where);
   manta__rpc_fini(&n->rpc);
   manta__free(n);
 }
@@ -54,21 +48,20 @@ static void node_free(struct manta__link *n)
 static struct manta__link *make(const struct manta__engine_host *h)
 {
   struct manta__link *n = manta__calloc(1, sizeof *n);
-  if (!n)
-    return NULL;
-  n->engine = manta__engine_for(h);
-  n->timeout_s = h->timeout_s;
-  n->name = manta__strdup(h->name ? h->name : "");
-  n->command = h->command ? manta__strdup(h->command) : NULL;
-  if (n->name && !n->command == !h->command)
+  if (n && manta__engine_host_copy(&n->where, h) == MANTA_OK)
     return n;
-  node_free(n);
+  manta__free(n);
   return NULL;
+}
+
+bool manta__link_remote(const struct manta__link *n)
+{
+  return n->where.engine->remote;
 }
 
 static bool is_only_kept(const struct manta__link *n)
 {
-  return n->command && n->kept && n->users == 1;
+  return manta__link_remote(n) && n->kept && n->users == 1;
 }
 
 static void unkeep(struct manta__link *n)
@@ -83,7 +76,7 @@ static int make_way(const struct manta__engine_host *h)
 {
   struct manta__link *n = find(h);
   int count = 0;
-  if (n && is_only_kept(n) && n->timeout_s != h->timeout_s)
+  if (n && is_only_kept(n) && n->where.timeout_s != h->timeout_s)
     unkeep(n);
   for (n = drv.nodes; n; n = n->next)
     count++;
@@ -115,7 +108,7 @@ struct manta__link *manta__link_use(const struct manta__engine_host *h, manta_er
 
 const char *manta__link_name(const struct manta__link *n)
 {
-  return n->name[0] ? n->name : n->host[0] ? n->host : "localhost";
+  return n->where.name[0] ? n->where.name : n->host[0] ? n->host : "localhost";
 }
 
 // --- starting ------------------------------------------------------------------------------------
@@ -146,24 +139,23 @@ static manta_status say_hello(struct manta__link *n, manta_error *err)
   struct manta__msg m = {.kind = MANTA__M_HELLO, .fd = {drv.ring_fd}, .fds = 1};
   manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
                             MANTA_KV_INT("wids", (int64_t)drv.starts++ << 32),
-                            MANTA_KV_STR("name", n->name[0] ? n->name : NULL));
+                            MANTA_KV_STR("name", n->where.name[0] ? n->where.name : NULL));
   return manta__rpc_call(&n->rpc, n->conn, &m, &v, manta__deadline(HELLO_S), on_hello, n, err);
 }
 
-manta_status manta__link_up(struct manta__link *n, manta_error *err)
+// What its engine has started is an agent to be spoken with.
+static manta_status greet(struct manta__link *n, const struct manta__engine_start *s,
+                          manta_error *err)
 {
-  struct manta__engine_host h = {n->name, n->command, n->timeout_s};
-  int sock;
-  MANTA_TRY(manta__driver_up(err));
-  if (n->conn)
-    return MANTA_OK;
-  MANTA_TRY(n->engine->start(&h, &sock, &n->pid, err));
-  manta_status st = manta__conn_create(&n->conn, sock, err);
+  if (s->why.status < 0)
+    return manta_error_set(err, s->why.status, "%s", s->why.message);
+  manta_status st = manta__conn_create(&n->conn, s->sock, err);
   if (st < 0) {
-    close(sock);
-    n->engine->end(n->pid, true);
+    close(s->sock);
+    n->where.engine->end(s->pid, true);
     return st;
   }
+  n->pid = s->pid;
   n->program_sent = 0;
   n->spoke = false;
   n->refusal = (manta_error)MANTA_ERROR_INIT;
@@ -171,6 +163,34 @@ manta_status manta__link_up(struct manta__link *n, manta_error *err)
   st = say_hello(n, err);
   manta__driver_wake();
   return st == MANTA_ECLOSED ? MANTA_OK : st; // gone already: that is noticed as any loss
+}
+
+manta_status manta__links_up(struct manta__link *const *links, int count, manta_error *err)
+{
+  struct manta__engine_start *start, *todo[MANTA_MAX_HOSTS];
+  size_t down = 0;
+  MANTA_TRY(manta__driver_up(err));
+  if (!(start = manta__calloc((size_t)count, sizeof *start)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory to start agents on %d hosts", count);
+  for (int i = 0; i < count; i++)
+    if (!links[i]->conn) {
+      start[i].host = &links[i]->where;
+      todo[down++] = &start[i];
+    }
+  manta__engine_start_many(todo, down);
+  manta_status st = MANTA_OK;
+  for (int i = 0; i < count; i++)
+    if (start[i].host) {
+      manta_status one = greet(links[i], &start[i], st < 0 ? NULL : err);
+      st = st < 0 ? st : one;
+    }
+  manta__free(start);
+  return st;
+}
+
+manta_status manta__link_up(struct manta__link *n, manta_error *err)
+{
+  return n->conn ? manta__driver_up(err) : manta__links_up(&n, 1, err);
 }
 
 // --- the end -------------------------------------------------------------------------------------
@@ -191,7 +211,7 @@ static int end(struct manta__link *n, bool at_once)
   manta__conn_destroy(n->conn); // its end of file tells the agent to leave
   n->conn = NULL;
   manta__driver_wake(); // the thread's poll would keep the socket open
-  int status = n->engine->end(n->pid, at_once);
+  int status = n->where.engine->end(n->pid, at_once);
   n->pid = 0;
   return status;
 }
@@ -204,9 +224,9 @@ static void explain(struct manta__link *n, int pid, int status, manta_error *why
     manta__proc_explain(status, how, sizeof how);
   if (why->status != MANTA_OK)
     return;
-  if (n->command)
-    manta_error_set(why, MANTA_EAGENT, "host %s was lost: its bridge (pid %d): %s", n->name, pid,
-                    how);
+  if (manta__link_remote(n))
+    manta_error_set(why, MANTA_EAGENT, "host %s was lost: its bridge (pid %d): %s", n->where.name,
+                    pid, how);
   else
     manta_error_set(why, MANTA_EAGENT, "the agent (pid %d) %s: %s%s", pid,
                     n->spoke ? "died" : "did not start", how,
@@ -240,7 +260,7 @@ static void lost(struct manta__link *n, bool at_once)
 
 void manta__link_drop(struct manta__link *n)
 {
-  if (!n || --n->users > 0 || !n->command)
+  if (!n || --n->users > 0 || !manta__link_remote(n))
     return;
   for (struct manta__link **p = &drv.nodes; *p; p = &(*p)->next)
     if (*p == n) {
@@ -325,13 +345,14 @@ static void take(struct manta__link *n, struct manta__msg *m)
 // The time by which something must have come from it.
 static int64_t silent_at(const struct manta__link *n)
 {
-  return n->command && n->spoke ? n->heard_ns + (int64_t)(n->timeout_s * 1e9) : MANTA__NEVER;
+  return manta__link_remote(n) && n->spoke ? n->heard_ns + (int64_t)(n->where.timeout_s * 1e9)
+                                           : MANTA__NEVER;
 }
 
 static void tell_silence(struct manta__link *n, int64_t now)
 {
   if (n->refusal.status == MANTA_OK)
-    manta_error_set(&n->refusal, MANTA_EAGENT, "host %s was lost: silent for %.1f s", n->name,
+    manta_error_set(&n->refusal, MANTA_EAGENT, "host %s was lost: silent for %.1f s", n->where.name,
                     (double)(now - n->heard_ns) * 1e-9);
 }
 
@@ -379,10 +400,10 @@ manta_status manta__link_program(struct manta__link *n, const struct manta__prog
   *key_out = key;
   if (n->program_sent == key)
     return MANTA_OK;
-  int cwd = n->command ? -1 : open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int cwd = manta__link_remote(n) ? -1 : open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct manta__msg m = {.kind = MANTA__M_PROGRAM, .fd = {cwd}, .fds = cwd >= 0};
   manta_status st = manta__program_describe(p, key, &exe, threads, &v, err);
-  if (st == MANTA_OK && n->command)
+  if (st == MANTA_OK && manta__link_remote(n))
     st = describe_for_afar(&v, &exe, err);
   if (st == MANTA_OK && (st = manta__link_send(n, &m, &v, err)) == MANTA_OK)
     n->program_sent = key;

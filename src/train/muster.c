@@ -85,14 +85,17 @@ void manta__muster_end(manta_trainer *t)
 manta_status manta__muster_begin(manta_trainer *t, manta_error *err)
 {
   int64_t now = manta__now();
+  struct manta__link *due[MANTA_MAX_HOSTS];
+  int count = 0;
   manta__muster_end(t);
   for (int i = 0; i < t->hosts; i++) {
     struct manta__trainer_host *p = &t->host[i];
     p->asked = p->share = p->count = 0;
     p->limit = INT_MAX;
     if (!p->link->conn && (now >= p->link->retry_ns || !p->link->known))
-      MANTA_TRY(manta__link_up(p->link, err));
+      due[count++] = p->link;
   }
+  MANTA_TRY(manta__links_up(due, count, err));
   t->muster.phase = MANTA__MUSTER_HELLO;
   t->muster.by = manta__deadline(WAIT_S);
   manta__driver_wake();

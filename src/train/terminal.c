@@ -13,7 +13,7 @@
 static bool far(const manta_trainer *t)
 {
   for (int i = 0; i < t->hosts; i++)
-    if (t->host[i].link->command)
+    if (manta__link_remote(t->host[i].link))
       return true;
   return false;
 }
