@@ -439,7 +439,7 @@ static manta_status start_agent(struct far *f, manta_error *err)
     return manta_error_set(err, MANTA_EIO, "/proc/self/exe: %m");
   self[n] = 0;
   setenv("MANTA_BIN", self, 1); // the agent is of this very build
-  MANTA_TRY(manta__engine_start_role("agent", argv, &sock, &f->agent_pid, err));
+  MANTA_TRY(manta__engine_start_role(MANTA__ROLE_AGENT, argv, &sock, &f->agent_pid, err));
   manta_status st = manta__conn_create(&f->agent, sock, err);
   if (st < 0)
     close(sock);

@@ -207,7 +207,7 @@ manta_status manta__writer_start(const struct manta__writer_job *job, int *sock,
   snprintf(best, sizeof best, "%d", job->keep_best);
   char *argv[] = {(char *)"manta-writer", last, best, (char *)(job->score_min ? "min" : "max"),
                   NULL};
-  char *env[WRITER_ENV + 1] = {(char *)MANTA__ROLE_ENV "=writer"};
+  char *env[WRITER_ENV + 1] = {(char *)manta__role_env(MANTA__ROLE_WRITER)};
   keep_loader(env);
   MANTA_TRY(manta__sock_pair(end, err));
   int fds[] = {end[1], job->rundir};

@@ -108,7 +108,7 @@ void manta__agent_program(struct manta__agent *a, struct manta__msg *m)
     z->used_ns = manta__now();
     z->cwd_fd = manta__msg_take_fd(m, 0);
     z->argv = string_list(manta_value_get(&v, "argv"), NULL, NULL);
-    z->env = string_list(manta_value_get(&v, "env"), MANTA__ROLE_ENV "=zygote",
+    z->env = string_list(manta_value_get(&v, "env"), manta__role_env(MANTA__ROLE_ZYGOTE),
                          MANTA__MARK_ENV "=" MANTA__MARK_ROOM);
     z->exe.dev = (uint64_t)manta_value_as_int(manta_value_get(&v, "dev"), 0);
     z->exe.ino = (uint64_t)manta_value_as_int(manta_value_get(&v, "ino"), 0);

@@ -2,7 +2,7 @@
  *
  * api/init.c - the first statement of main: driver, zygote or worker?
  */
-#include <fcntl.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,33 +26,43 @@ const char *manta_version(void)
   return MANTA_VERSION;
 }
 
-// Descriptors that exec handed over: close-on-exec from here on.
-static void keep_private(int count)
+// --- roles ---------------------------------------------------------------------------------------
+
+static_assert((int)MANTA__ROLE_WORKER_FDS == (int)MANTA__W_FDS, "one of each");
+
+static void be_zygote(char *const argv[], const struct manta__job_ops *ops)
 {
-  for (int i = 0; i < count; i++)
-    fcntl(MANTA__ROLE_CONN_FD + i, F_SETFD, FD_CLOEXEC);
+  manta__zygote_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv, ops);
 }
 
+static void be_worker(char *const argv[], const struct manta__job_ops *ops)
+{
+  int fds[MANTA__W_FDS];
+  for (int i = 0; i < MANTA__W_FDS; i++)
+    fds[i] = MANTA__ROLE_CONN_FD + i;
+  manta__worker_main(fds, ops);
+}
+
+// Those that a program plays; the others are the command's.
+static void (*const parts[MANTA__ROLE_COUNT + 1])(char *const argv[],
+                                                  const struct manta__job_ops *ops) = {
+    [MANTA__ROLE_ZYGOTE] = be_zygote, [MANTA__ROLE_WORKER] = be_worker};
+
 // Comes back in a worker at its end, or where there is no such role.
-static manta_status play(const char *role, char *const argv[], const struct manta__job_ops *ops,
+static manta_status play(const char *name, char *const argv[], const struct manta__job_ops *ops,
                          manta_error *err)
 {
-  unsetenv(MANTA__ROLE_ENV);
-  if (!strcmp(role, "zygote")) {
-    keep_private(2);
-    manta__zygote_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv, ops);
-    return MANTA_OK;
+  enum manta__role role = manta__role_named(name);
+  if (!parts[role]) {
+    unsetenv(MANTA__ROLE_ENV);
+    return manta_error_set(err, MANTA_EINVAL, "unknown role \"%s\" in %s", name, MANTA__ROLE_ENV);
   }
-  if (!strcmp(role, "worker")) {
-    int fds[MANTA__W_FDS];
-    keep_private(MANTA__W_FDS);
-    for (int i = 0; i < MANTA__W_FDS; i++)
-      fds[i] = MANTA__ROLE_CONN_FD + i;
-    manta__worker_main(fds, ops);
-    return MANTA_OK;
-  }
-  return manta_error_set(err, MANTA_EINVAL, "unknown role \"%s\" in %s", role, MANTA__ROLE_ENV);
+  manta__role_enter(role);
+  parts[role](argv, ops);
+  return MANTA_OK;
 }
+
+// --- the program ---------------------------------------------------------------------------------
 
 manta_status manta_init(int *argc, char ***argv)
 {

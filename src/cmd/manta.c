@@ -4,7 +4,6 @@
  *
  * A run waits for its agent to start, so the role is looked at before anything else.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,24 +18,25 @@
 #include "cmd/format.h"
 #include "group/proto.h"
 
-// The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
-static bool has_role(const char *role)
+static int be_agent(char **argv)
 {
-  return !strcmp(role, "agent") || !strcmp(role, "bridge") || !strcmp(role, "writer");
+  return manta__agent_main(MANTA__ROLE_CONN_FD, argv);
 }
 
-static int play_role(const char *role, char **argv)
+static int be_bridge(char **argv)
 {
-  bool agent = !strcmp(role, "agent");
-  unsetenv(MANTA__ROLE_ENV);
-  fcntl(MANTA__ROLE_CONN_FD, F_SETFD, FD_CLOEXEC);
-  if (agent)
-    return manta__agent_main(MANTA__ROLE_CONN_FD, argv);
-  if (!strcmp(role, "bridge"))
-    return manta__bridge_near_main(MANTA__ROLE_CONN_FD, argv);
-  fcntl(MANTA__ROLE_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
+  return manta__bridge_near_main(MANTA__ROLE_CONN_FD, argv);
+}
+
+static int be_writer(char **argv)
+{
   return manta__writer_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv);
 }
+
+// The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
+static int (*const parts[MANTA__ROLE_COUNT + 1])(char **argv) = {[MANTA__ROLE_AGENT] = be_agent,
+                                                                 [MANTA__ROLE_BRIDGE] = be_bridge,
+                                                                 [MANTA__ROLE_WRITER] = be_writer};
 
 static bool is_help(const char *word)
 {
@@ -107,9 +107,12 @@ static int flush(int code)
 
 int main(int argc, char **argv)
 {
-  const char *role = manta__knob_text(MANTA__KNOB_ROLE);
-  if (role && has_role(role))
-    return play_role(role, argv);
+  const char *name = manta__knob_text(MANTA__KNOB_ROLE);
+  enum manta__role role = name ? manta__role_named(name) : MANTA__ROLE_COUNT;
+  if (parts[role]) {
+    manta__role_enter(role);
+    return parts[role](argv);
+  }
   if (manta_init(&argc, &argv) < 0)
     return 64;
   if (argc < 2) {

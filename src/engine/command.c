@@ -73,7 +73,7 @@ char *manta__engine_command(void)
 }
 
 // Our environment, with the role added.
-static char **environment(char *role)
+static char **environment(enum manta__role role)
 {
   size_t n = 0;
   while (environ[n])
@@ -81,13 +81,13 @@ static char **environment(char *role)
   char **env = manta__calloc(n + 2, sizeof *env);
   if (env) {
     memcpy(env, environ, n * sizeof *env);
-    env[n] = role;
+    env[n] = (char *)manta__role_env(role);
   }
   return env;
 }
 
-manta_status manta__engine_start_role(const char *role, char *const argv[], int *sock, pid_t *pid,
-                                      manta_error *err)
+manta_status manta__engine_start_role(enum manta__role role, char *const argv[], int *sock,
+                                      pid_t *pid, manta_error *err)
 {
   int end[2];
   char *path = manta__engine_command();
@@ -100,14 +100,12 @@ manta_status manta__engine_start_role(const char *role, char *const argv[], int 
     manta__free(path);
     return st;
   }
-  char *mark = manta__asprintf(MANTA__ROLE_ENV "=%s", role);
-  char **env = mark ? environment(mark) : NULL;
+  char **env = environment(role);
   if (env)
     st = manta__proc_spawn(pid, path, argv, env, &end[1], 1, -1, err);
   else
     st = manta_error_set(err, MANTA_ENOMEM, "no memory to start the agent");
   manta__free(env);
-  manta__free(mark);
   manta__free(path);
   close(end[1]);
   if (st < 0)

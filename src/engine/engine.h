@@ -23,8 +23,7 @@
 
 #include <manta/status.h>
 
-/* Which of its roles a child of the command plays. */
-#define MANTA__ROLE_ENV "MANTA_ROLE"
+#include "engine/role.h"
 
 struct manta__engine;
 struct manta__host_list;
@@ -100,9 +99,9 @@ void manta__engine_start_many(struct manta__engine_start **s, size_t count);
 
 /* Finds the command manta, which is the agent's binary. manta_free it; NULL: it is not there. */
 char *manta__engine_command(void);
-/* Starts it in a role (agent, bridge), as a child that speaks on *sock. */
-manta_status manta__engine_start_role(const char *role, char *const argv[], int *sock, pid_t *pid,
-                                      manta_error *err);
+/* Starts it in a role, as a child that speaks on *sock. */
+manta_status manta__engine_start_role(enum manta__role role, char *const argv[], int *sock,
+                                      pid_t *pid, manta_error *err);
 /* As `end` of the table, for a child that is the engine's own. */
 int manta__engine_end(pid_t pid, bool at_once);
 

@@ -22,7 +22,7 @@ static void start(struct manta__engine_start *s)
   char timeout[32];
   snprintf(timeout, sizeof timeout, "%.3f", h->timeout_s);
   char *argv[] = {(char *)"manta-bridge", h->name, h->target, timeout, NULL};
-  manta__engine_start_role("bridge", argv, &s->sock, &s->pid, &s->why);
+  manta__engine_start_role(MANTA__ROLE_BRIDGE, argv, &s->sock, &s->pid, &s->why);
 }
 
 static void start_many(struct manta__engine_start *const *s, size_t count)

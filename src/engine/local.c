@@ -16,7 +16,7 @@ static void start_many(struct manta__engine_start *const *s, size_t count)
 {
   char *argv[] = {(char *)"manta-agent", NULL};
   for (size_t i = 0; i < count; i++)
-    manta__engine_start_role("agent", argv, &s[i]->sock, &s[i]->pid, &s[i]->why);
+    manta__engine_start_role(MANTA__ROLE_AGENT, argv, &s[i]->sock, &s[i]->pid, &s[i]->why);
 }
 
 const struct manta__engine manta__engine_local = {

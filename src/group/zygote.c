@@ -66,7 +66,7 @@ static char **worker_environment(void)
   char **env = manta__calloc(n + 2, sizeof *env);
   if (env) {
     memcpy(env, environ, n * sizeof *env);
-    env[n] = (char *)MANTA__ROLE_ENV "=worker";
+    env[n] = (char *)manta__role_env(MANTA__ROLE_WORKER);
   }
   return env;
 }

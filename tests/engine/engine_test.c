@@ -2,6 +2,8 @@
  *
  * The engines: which there are, what they make of the user's text, and how agents are started.
  */
+#include <assert.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -434,6 +436,42 @@ static void a_command_that_is_not_there_is_told(void **state)
   free(was);
 }
 
+// --- roles ---------------------------------------------------------------------------------------
+
+static void roles_are_known_by_name(void **state)
+{
+  static const char *const names[] = {"agent", "bridge", "writer", "zygote", "worker"};
+  static_assert(sizeof names / sizeof *names == MANTA__ROLE_COUNT, "all of them");
+  for (int r = 0; r < MANTA__ROLE_COUNT; r++) {
+    char env[64];
+    snprintf(env, sizeof env, "MANTA_ROLE=%s", names[r]);
+    assert_string_equal(manta__role_env((enum manta__role)r), env);
+    assert_int_equal(manta__role_named(names[r]), r);
+  }
+  static const char *const none[] = {"", "agen", "agents", "Agent", "=agent", "MANTA_ROLE=agent"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    assert_int_equal(manta__role_named(none[i]), MANTA__ROLE_COUNT);
+}
+
+// In a child: what is its parent's stays so.
+static void a_role_keeps_its_descriptors_to_itself(void **state)
+{
+  pid_t pid = fork();
+  if (pid == 0) {
+    int bad = setenv(MANTA__ROLE_ENV, "writer", 1);
+    for (int fd = 3; fd < 6; fd++)
+      bad |= dup2(STDOUT_FILENO, fd) != fd;
+    manta__role_enter(MANTA__ROLE_WRITER);
+    bad |= getenv(MANTA__ROLE_ENV) != NULL;
+    bad |= fcntl(3, F_GETFD) != FD_CLOEXEC || fcntl(4, F_GETFD) != FD_CLOEXEC;
+    bad |= fcntl(5, F_GETFD) != 0; // it is handed two
+    _exit(bad);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup(f, forget)
 
 int main(int argc, char **argv)
@@ -455,6 +493,8 @@ int main(int argc, char **argv)
       TEST(an_agent_ends_with_its_socket),
       TEST(an_agent_is_ended_at_once),
       TEST(a_command_that_is_not_there_is_told),
+      TEST(roles_are_known_by_name),
+      TEST(a_role_keeps_its_descriptors_to_itself),
       TEST(engines_are_limited),
   };
   if (manta__engine_add(&fake_a, NULL) < 0 || manta__engine_add(&fake_b, NULL) < 0)

@@ -33,7 +33,7 @@ static int count_end(pid_t pid, bool at_once)
 static manta_status wrap(const char *target, int *sock, pid_t *pid, manta_error *err)
 {
   char script[700], *argv[] = {(char *)"sh", (char *)"-c", script, NULL};
-  char *env[512] = {(char *)MANTA__ROLE_ENV "=agent"};
+  char *env[512] = {(char *)manta__role_env(MANTA__ROLE_AGENT)};
   int end[2];
   for (int i = 0; environ[i] && i < 510; i++)
     env[i + 1] = environ[i];
@@ -73,7 +73,7 @@ static void far_start(struct manta__engine_start *const *s, size_t count)
     if (!strcmp(s[i]->host->target, "down"))
       manta_error_set(&s[i]->why, MANTA_EAGENT, "node %s is down", s[i]->host->name);
     else
-      manta__engine_start_role("bridge", argv, &s[i]->sock, &s[i]->pid, &s[i]->why);
+      manta__engine_start_role(MANTA__ROLE_BRIDGE, argv, &s[i]->sock, &s[i]->pid, &s[i]->why);
   }
 }
 

@@ -137,7 +137,7 @@ static void zygote_start(struct zygote *z, const char *extra)
   int sock[2], life[2], n = 0;
   for (; environ[n] && n < 500; n++)
     env[n] = environ[n];
-  env[n++] = MANTA__ROLE_ENV "=zygote";
+  env[n++] = (char *)manta__role_env(MANTA__ROLE_ZYGOTE);
   env[n++] = MANTA__MARK_ENV "=" MANTA__MARK_ROOM;
   env[n++] = (char *)extra;
   env[n] = NULL;
