@@ -33,7 +33,7 @@ struct manta_checkpoint {
   const uint8_t *map;
   size_t map_len;
   struct manta__st tensors; /* point into the map */
-  manta_value value;
+  manta_value value, extra[MANTA__EXTRA_COUNT];
   int64_t iteration;
   bool given;
 };
@@ -46,6 +46,10 @@ static manta_status load_slot(manta_checkpoint *c, int fd, manta_error *err)
   MANTA_TRY(manta__slot_map(fd, &c->map, &c->map_len, &meta, err));
   c->iteration = meta.iteration;
   MANTA_TRY(manta__st_open(&c->tensors, c->map + meta.tensors_off, meta.tensors_len, err));
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++)
+    if (meta.extra[i].len)
+      MANTA_TRY(
+          manta_value_unpack(&c->extra[i], c->map + meta.extra[i].off, meta.extra[i].len, err));
   return manta_value_unpack(&c->value, c->map + meta.value_off, meta.value_len, err);
 }
 
@@ -90,13 +94,25 @@ static manta_status map_file(int fd, const struct manta__manifest *m, const char
   return MANTA_OK;
 }
 
+static manta_status load_manifest(manta_checkpoint *c, int fd, struct manta__manifest *m,
+                                  manta_error *err)
+{
+  struct manta__extras extras = {0};
+  MANTA_TRY(manta__ckdir_manifest_of(fd, m, &extras, err));
+  manta_status st = MANTA_OK;
+  for (int i = 0; i < MANTA__EXTRA_COUNT && st == MANTA_OK; i++)
+    st = manta__extras_value(&extras, (enum manta__extra)i, &c->extra[i], err);
+  manta__extras_fini(&extras);
+  c->iteration = m->iteration;
+  return st;
+}
+
 static manta_status load_files(manta_checkpoint *c, const int fd[3], bool verify, manta_error *err)
 {
   struct manta__manifest m;
   const uint8_t *value = NULL;
   size_t len = 0;
-  MANTA_TRY(manta__ckdir_manifest_of(fd[0], &m, err));
-  c->iteration = m.iteration;
+  MANTA_TRY(load_manifest(c, fd[0], &m, err));
   MANTA_TRY(map_file(fd[1], &m, MANTA__CKPT_TENSORS, verify, &c->map, &c->map_len, err));
   MANTA_TRY(manta__st_open(&c->tensors, c->map, c->map_len, err));
   MANTA_TRY(map_file(fd[2], &m, MANTA__CKPT_VALUE, verify, &value, &len, err));
@@ -139,8 +155,19 @@ static manta_status copy_file(const struct copy *c, int fd, const struct manta__
   return left == 0 ? MANTA_OK : manta_error_set(err, MANTA_EIO, "read %s: %m", f->name);
 }
 
+static manta_status copy_extras(int to, const struct manta__extras *e,
+                                const struct manta__slot_meta *meta, manta_error *err)
+{
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    const struct manta__extra_bytes *b = &e->item[i];
+    if (b->len && pwrite(to, b->bytes, b->len, (off_t)meta->extra[i].off) != (ssize_t)b->len)
+      return manta_error_set(err, MANTA_EIO, "write to a slot: %m");
+  }
+  return MANTA_OK;
+}
+
 static void describe_slot(struct manta__slot_meta *meta, const struct manta__manifest *m,
-                          uint64_t tensors_len, uint64_t value_len, uint64_t capacity)
+                          uint64_t tensors_len, uint64_t value_len, const struct manta__extras *e)
 {
   *meta = (struct manta__slot_meta){.magic = MANTA__SLOT_MAGIC,
                                     .state = MANTA__SLOT_RETIRED,
@@ -153,32 +180,53 @@ static void describe_slot(struct manta__slot_meta *meta, const struct manta__man
                                     .tensors_len = tensors_len,
                                     .value_off = MANTA__SLOT_META + tensors_len,
                                     .value_len = value_len,
-                                    .capacity = capacity,
                                     .world = m->world};
+  uint64_t end = meta->value_off + value_len;
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    meta->extra[i] = (struct manta__slot_part){end, e->item[i].len};
+    end += e->item[i].len;
+  }
+  meta->capacity = (end + 4095) / 4096 * 4096;
+}
+
+static manta_status fill_slot(const struct copy *c, const int fd[3],
+                              const struct manta__manifest *m, const struct manta__extras *e,
+                              const struct manta__slot_meta *meta, manta_error *err)
+{
+  MANTA_TRY(copy_file(c, fd[1], file_of(m, MANTA__CKPT_TENSORS), meta->tensors_off, err));
+  MANTA_TRY(copy_file(c, fd[2], file_of(m, MANTA__CKPT_VALUE), meta->value_off, err));
+  MANTA_TRY(copy_extras(c->to, e, meta, err));
+  if (pwrite(c->to, meta, sizeof *meta, 0) != (ssize_t)sizeof *meta)
+    return manta_error_set(err, MANTA_EIO, "write to a slot: %m");
+  return MANTA_OK;
+}
+
+static manta_status make_slot(struct copy *c, const int fd[3], const struct manta__manifest *m,
+                              const struct manta__extras *e, manta_error *err)
+{
+  struct manta__slot_meta meta;
+  const struct manta__manifest_file *tensors = file_of(m, MANTA__CKPT_TENSORS),
+                                    *value = file_of(m, MANTA__CKPT_VALUE);
+  if (!tensors || !value)
+    return manta_error_set(err, MANTA_ECORRUPT, "the manifest does not name all files");
+  describe_slot(&meta, m, tensors->bytes, value->bytes, e);
+  MANTA_TRY(manta__shm_create("manta-ckpt", meta.capacity, &c->to, err));
+  manta_status st = fill_slot(c, fd, m, e, &meta, err);
+  if (st < 0)
+    close(c->to);
+  return st;
 }
 
 manta_status manta__checkpoint_to_slot(const int fd[3], void (*tick)(void *ctx), void *ctx,
                                        int *slot_out, manta_error *err)
 {
   struct manta__manifest m;
-  struct manta__slot_meta meta;
-  MANTA_TRY(manta__ckdir_manifest_of(fd[0], &m, err));
-  const struct manta__manifest_file *tensors = file_of(&m, MANTA__CKPT_TENSORS),
-                                    *value = file_of(&m, MANTA__CKPT_VALUE);
-  if (!tensors || !value)
-    return manta_error_set(err, MANTA_ECORRUPT, "the manifest does not name all files");
-  uint64_t bytes = (MANTA__SLOT_META + tensors->bytes + value->bytes + 4095) / 4096 * 4096;
+  struct manta__extras extras = {0};
   struct copy c = {.to = -1, .tick = tick, .ctx = ctx};
-  MANTA_TRY(manta__shm_create("manta-ckpt", bytes, &c.to, err));
-  describe_slot(&meta, &m, tensors->bytes, value->bytes, bytes);
-  manta_status st = copy_file(&c, fd[1], tensors, meta.tensors_off, err);
+  MANTA_TRY(manta__ckdir_manifest_of(fd[0], &m, &extras, err));
+  manta_status st = make_slot(&c, fd, &m, &extras, err);
+  manta__extras_fini(&extras);
   if (st == MANTA_OK)
-    st = copy_file(&c, fd[2], value, meta.value_off, err);
-  if (st == MANTA_OK && pwrite(c.to, &meta, sizeof meta, 0) != (ssize_t)sizeof meta)
-    st = manta_error_set(err, MANTA_EIO, "write to a slot: %m");
-  if (st < 0)
-    close(c.to);
-  else
     *slot_out = c.to;
   return st;
 }
@@ -243,6 +291,8 @@ void manta_checkpoint_close(manta_checkpoint *c)
     return;
   manta__st_fini(&c->tensors);
   manta_value_fini(&c->value);
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++)
+    manta_value_fini(&c->extra[i]);
   if (c->map)
     munmap((void *)(uintptr_t)c->map, c->map_len);
   manta__free(c);
@@ -267,6 +317,11 @@ const manta_tensor *manta_checkpoint_tensor(const manta_checkpoint *c, const cha
 const manta_value *manta_checkpoint_value(const manta_checkpoint *c)
 {
   return &c->value;
+}
+
+const manta_value *manta__checkpoint_extra(const manta_checkpoint *c, enum manta__extra which)
+{
+  return &c->extra[which];
 }
 
 int64_t manta_checkpoint_iteration(const manta_checkpoint *c)

@@ -9,6 +9,7 @@
  */
 #include "ckpt/ckdir.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,10 @@
 #include "sys/file.h"
 
 #define PIECE (4u << 20)
+
+static_assert(MANTA__CKPT_MANIFEST_MAX >
+                  MANTA__EXTRA_COUNT * (MANTA__EXTRA_MAX / 3 * 4 + 64) + 8192,
+              "a manifest with all extras is read again");
 
 /* --- Names --- */
 
@@ -95,12 +100,13 @@ manta_status manta__ckdir_manifest(int dir, struct manta__manifest *out, manta_e
   manta_status st =
       manta__file_read(dir, MANTA__CKPT_MANIFEST, MANTA__CKPT_MANIFEST_MAX, &text, &len, err);
   if (st == MANTA_OK)
-    st = manta__manifest_parse(out, text, len, err);
+    st = manta__manifest_parse(out, NULL, text, len, err);
   manta_free(text);
   return st;
 }
 
-manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out, manta_error *err)
+manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out,
+                                      struct manta__extras *extras, manta_error *err)
 {
   char *text = manta__malloc(MANTA__CKPT_MANIFEST_MAX + 1);
   ssize_t n = text ? pread(fd, text, MANTA__CKPT_MANIFEST_MAX + 1, 0) : 0;
@@ -113,7 +119,7 @@ manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out, manta
     st = manta_error_set(err, MANTA_ECORRUPT, "%s is over %u bytes", MANTA__CKPT_MANIFEST,
                          MANTA__CKPT_MANIFEST_MAX);
   if (st == MANTA_OK)
-    st = manta__manifest_parse(out, text, (size_t)n, err);
+    st = manta__manifest_parse(out, extras, text, (size_t)n, err);
   manta__free(text);
   return st;
 }

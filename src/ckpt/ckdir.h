@@ -10,7 +10,7 @@
 #define MANTA__CKPT_MANIFEST     "manifest.json"
 #define MANTA__CKPT_TENSORS      "state.safetensors"
 #define MANTA__CKPT_VALUE        "value.msgpack"
-#define MANTA__CKPT_MANIFEST_MAX (64u << 10)
+#define MANTA__CKPT_MANIFEST_MAX (256u << 10)
 #define MANTA__CKPT_TEMP         ".tmp-"
 #define MANTA__CKPT_FILES        ".files-"
 
@@ -29,8 +29,9 @@ manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const ch
 
 /* The manifest in an open directory. MANTA_ENOENT: there is none, so there is no checkpoint. */
 manta_status manta__ckdir_manifest(int dir, struct manta__manifest *out, manta_error *err);
-/* The same out of the open file itself. */
-manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out, manta_error *err);
+/* The same out of the open file itself, and the extras ({0} before; fini them). */
+manta_status manta__ckdir_manifest_of(int fd, struct manta__manifest *out,
+                                      struct manta__extras *extras, manta_error *err);
 /* The same for name under parent; the manifest must be of that name. */
 manta_status manta__ckdir_read(int parent, const char *name, struct manta__manifest *out,
                                manta_error *err);

@@ -4,12 +4,14 @@
  *
  *   {"manta":1,"name":"000012",…,"files":[{"name":…,"bytes":…,"hash":"…"},…],"check":"…"}
  *
+ * and before "check", where there are any, the extras: "data":{"$bytes":"<base64>"}, "random":…
+ *
  * (1) "check" is the XXH3 of every byte before `,"check"`.
  * (2) Numbers that a double can't hold (hashes, ids, nanoseconds) are strings, so that any JSON
  *     reader sees them whole.
- * (3) A text is accepted only if writing what was read from it gives the same bytes again:
- *     whatever manta__manifest_write did not write is refused, without a rule for each way to be
- *     wrong.
+ * (3) A text is accepted only if it is JSON as manta writes it, and has every field that writing
+ *     what was read from it gives, with the same value: what is wrong is refused without a rule for
+ *     each way to be so. Fields that this version does not know are passed over.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +24,7 @@
 #include "base/hash.h"
 #include "ckpt/store.h"
 
-#define FORM     1 /* of the manifest; rises when its fields change */
+#define FORM     1 /* of the manifest; rises when who does not know what is new would go wrong */
 #define TAIL_LEN (sizeof ",\"check\":\"0123456789abcdef\"}\n" - 1)
 #define FILES                                                                                      \
   ((int)(sizeof((struct manta__manifest){0}.files) / sizeof(struct manta__manifest_file)))
@@ -30,42 +32,76 @@
 /* --- Writing ------------------------------------------------------------------------------------
  */
 
-static manta_status put_files(manta_value *list, const struct manta__manifest *m)
+static manta_status put_hex(manta_value *v, const char *key, uint64_t x)
 {
-  MANTA_TRY(manta_value_set_list(list));
-  for (int i = 0; i < m->file_count; i++) {
-    char hash[17];
-    snprintf(hash, sizeof hash, "%016" PRIx64, m->files[i].hash);
-    manta_value file = MANTA_MAP(MANTA_KV_STR("name", m->files[i].name),
-                                 MANTA_KV_INT("bytes", (int64_t)m->files[i].bytes),
-                                 MANTA_KV_STR("hash", hash)),
-                owned = {0};
-    MANTA_TRY(manta_value_copy(&owned, &file));
-    manta_status st = manta_value_append(list, &owned);
-    manta_value_fini(&owned);
-    MANTA_TRY(st);
-  }
-  return MANTA_OK;
+  char text[17];
+  snprintf(text, sizeof text, "%016" PRIx64, x);
+  return manta_value_put_string(v, key, text);
 }
 
-// Everything but the check; *text ends in '}'.
-static manta_status put_body(const struct manta__manifest *m, const manta_value *files, char **text,
-                             manta_error *err)
+static manta_status put_file(manta_value *list, const struct manta__manifest_file *f)
 {
-  char run[17], seq[17], wall[24];
-  snprintf(run, sizeof run, "%016" PRIx64, m->id.run);
-  snprintf(seq, sizeof seq, "%016" PRIx64, m->id.seq);
-  snprintf(wall, sizeof wall, "%" PRId64, m->wall_ns);
+  manta_value v = {0};
+  manta_status st = manta_value_set_map(&v);
+  if (st == MANTA_OK)
+    st = manta_value_put_string(&v, "name", f->name);
+  if (st == MANTA_OK)
+    st = manta_value_put_int(&v, "bytes", (int64_t)f->bytes);
+  if (st == MANTA_OK)
+    st = put_hex(&v, "hash", f->hash);
+  if (st == MANTA_OK)
+    st = manta_value_append(list, &v);
+  manta_value_fini(&v);
+  return st;
+}
+
+static manta_status put_files(manta_value *v, const struct manta__manifest *m)
+{
+  manta_value list = {0};
+  manta_status st = manta_value_set_list(&list);
+  for (int i = 0; i < m->file_count && st == MANTA_OK; i++)
+    st = put_file(&list, &m->files[i]);
+  if (st == MANTA_OK)
+    st = manta_value_put(v, "files", &list);
+  manta_value_fini(&list);
+  return st;
+}
+
+// Everything but the extras and the check.
+static manta_status put_fields(manta_value *v, const struct manta__manifest *m)
+{
+  char wall[24];
   manta_value score = {0};
   if (m->has_score)
     score = manta_value_real(m->score);
-  manta_value v = MANTA_MAP(MANTA_KV_INT("manta", FORM), MANTA_KV_STR("name", m->name),
-                            MANTA_KV_STR("run", run), MANTA_KV_INT("attempt", m->id.attempt),
-                            MANTA_KV_INT("rank", m->id.rank), MANTA_KV_STR("seq", seq),
-                            MANTA_KV_INT("iteration", m->iteration), MANTA_KV_STR("wall_ns", wall),
-                            MANTA_KV_INT("world", m->world), MANTA_KV("score", score),
-                            MANTA_KV_INT("bytes", (int64_t)m->bytes), MANTA_KV("files", *files));
-  return manta_value_to_json(&v, -1, text, err);
+  snprintf(wall, sizeof wall, "%" PRId64, m->wall_ns);
+  MANTA_TRY(manta_value_set_map(v));
+  MANTA_TRY(manta_value_put_int(v, "manta", FORM));
+  MANTA_TRY(manta_value_put_string(v, "name", m->name));
+  MANTA_TRY(put_hex(v, "run", m->id.run));
+  MANTA_TRY(manta_value_put_int(v, "attempt", m->id.attempt));
+  MANTA_TRY(manta_value_put_int(v, "rank", m->id.rank));
+  MANTA_TRY(put_hex(v, "seq", m->id.seq));
+  MANTA_TRY(manta_value_put_int(v, "iteration", m->iteration));
+  MANTA_TRY(manta_value_put_string(v, "wall_ns", wall));
+  MANTA_TRY(manta_value_put_int(v, "world", m->world));
+  MANTA_TRY(manta_value_put(v, "score", &score));
+  MANTA_TRY(manta_value_put_int(v, "bytes", (int64_t)m->bytes));
+  return put_files(v, m);
+}
+
+static manta_status put_extras(manta_value *v, const struct manta__extras *e)
+{
+  for (int i = 0; e && i < MANTA__EXTRA_COUNT; i++) {
+    manta_value bytes = {0};
+    if (e->item[i].len == 0)
+      continue;
+    MANTA_TRY(manta_value_set_bytes(&bytes, e->item[i].bytes, e->item[i].len));
+    manta_status st = manta_value_put(v, manta__extra_name((enum manta__extra)i), &bytes);
+    manta_value_fini(&bytes);
+    MANTA_TRY(st);
+  }
+  return MANTA_OK;
 }
 
 static manta_status add_check(const char *body, char **out, size_t *len, manta_error *err)
@@ -81,22 +117,35 @@ static manta_status add_check(const char *body, char **out, size_t *len, manta_e
   return MANTA_OK;
 }
 
-manta_status manta__manifest_write(const struct manta__manifest *m, char **out, size_t *len,
+static manta_status check_extras(const struct manta__extras *e, manta_error *err)
+{
+  for (int i = 0; e && i < MANTA__EXTRA_COUNT; i++)
+    if (e->item[i].len > MANTA__EXTRA_MAX)
+      return manta_error_set(err, MANTA_EINVAL, "a manifest with %zu bytes of \"%s\"",
+                             e->item[i].len, manta__extra_name((enum manta__extra)i));
+  return MANTA_OK;
+}
+
+manta_status manta__manifest_write(const struct manta__manifest *m,
+                                   const struct manta__extras *extras, char **out, size_t *len,
                                    manta_error *err)
 {
   if (m->file_count < 0 || m->file_count > FILES || (m->has_score && isnan(m->score)))
     return manta_error_set(err, MANTA_EINVAL, "a manifest of %d files or with a score of NaN",
                            m->file_count);
-  manta_value files = {0};
+  MANTA_TRY(check_extras(extras, err));
+  manta_value v = {0};
   char *body = NULL;
-  manta_status st = put_files(&files, m);
+  manta_status st = put_fields(&v, m);
+  if (st == MANTA_OK)
+    st = put_extras(&v, extras);
   if (st < 0)
-    manta_error_set(err, st, "the manifest's files: %s", manta_status_text(st));
+    manta_error_set(err, st, "the manifest's fields: %s", manta_status_text(st));
   else
-    st = put_body(m, &files, &body, err);
+    st = manta_value_to_json(&v, -1, &body, err);
   if (st == MANTA_OK)
     st = add_check(body, out, len, err);
-  manta_value_fini(&files);
+  manta_value_fini(&v);
   manta_free(body);
   return st;
 }
@@ -185,19 +234,77 @@ static manta_status check_sum(const char *text, size_t len, manta_error *err)
   return memcmp(tail, text + n, TAIL_LEN) ? bad(err, "its checksum does not match") : MANTA_OK;
 }
 
-static manta_status check_same(const struct manta__manifest *m, const char *text, size_t len,
-                               manta_error *err)
+static manta_status get_extras(struct manta__extras *e, const manta_value *v, manta_error *err)
+{
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    enum manta__extra which = (enum manta__extra)i;
+    const manta_value *b = manta_value_get(v, manta__extra_name(which));
+    if (!b)
+      continue;
+    if (b->type != MANTA_BYTES || b->count == 0 || b->count > MANTA__EXTRA_MAX)
+      return bad(err, "an extra that is no packed value, or too long");
+    if (e)
+      MANTA_TRY(manta__extras_put(e, which, b->u.s, b->count, err));
+  }
+  return MANTA_OK;
+}
+
+// Whether `v` has all that `part` has; of maps it may have more.
+static bool contains(const manta_value *v, const manta_value *part)
+{
+  if (!v || v->type != part->type)
+    return false;
+  if (part->type == MANTA_MAP) {
+    for (uint32_t i = 0; i < part->count; i++)
+      if (!contains(manta_value_get(v, part->u.pairs[i].key), &part->u.pairs[i].value))
+        return false;
+    return true;
+  }
+  if (part->type != MANTA_LIST)
+    return manta_value_equal(v, part);
+  for (uint32_t i = 0; i < part->count; i++)
+    if (!contains(manta_value_at(v, i), &part->u.items[i]))
+      return false;
+  return v->count == part->count;
+}
+
+static manta_status check_fields(const struct manta__manifest *m, const manta_value *v,
+                                 manta_error *err)
+{
+  manta_value again = {0};
+  manta_status st = put_fields(&again, m);
+  if (st < 0)
+    manta_error_set(err, st, "no memory to read a manifest");
+  else if (!contains(v, &again))
+    st = bad(err, "not in the form that manta writes");
+  manta_value_fini(&again);
+  return st;
+}
+
+// The text is what manta writes for `v`: no blanks, no field twice, no number in another form.
+static manta_status check_text(const manta_value *v, const char *text, size_t len, manta_error *err)
 {
   char *again = NULL;
-  size_t n = 0;
-  MANTA_TRY(manta__manifest_write(m, &again, &n, err));
-  bool same = n == len && !memcmp(again, text, n);
+  manta_status st = manta_value_to_json(v, -1, &again, err);
+  if (st < 0)
+    return st == MANTA_ENOMEM ? st : bad(err, "not in the form that manta writes");
+  size_t n = strlen(again);
+  bool same = len == n + 1 && !memcmp(again, text, n) && text[n] == '\n';
   manta_free(again);
   return same ? MANTA_OK : bad(err, "not in the form that manta writes");
 }
 
-manta_status manta__manifest_parse(struct manta__manifest *out, const char *text, size_t len,
-                                   manta_error *err)
+static manta_status read_all(struct manta__manifest *m, struct manta__extras *extras,
+                             const manta_value *v, const char *text, size_t len, manta_error *err)
+{
+  MANTA_TRY(check_text(v, text, len, err));
+  MANTA_TRY(get_fields(m, v, err));
+  MANTA_TRY(check_fields(m, v, err));
+  return get_extras(extras, v, err);
+}
+
+manta_status manta__manifest_parse(struct manta__manifest *out, struct manta__extras *extras,
+                                   const char *text, size_t len, manta_error *err)
 {
   MANTA_TRY(check_sum(text, len, err));
   manta_value v = {0};
@@ -205,10 +312,11 @@ manta_status manta__manifest_parse(struct manta__manifest *out, const char *text
   if (st < 0)
     return st == MANTA_ENOMEM ? st : bad(err, "not JSON");
   struct manta__manifest m = {0};
-  st = get_fields(&m, &v, err);
+  st = read_all(&m, extras, &v, text, len, err);
   manta_value_fini(&v);
-  MANTA_TRY(st);
-  MANTA_TRY(check_same(&m, text, len, err));
-  *out = m;
-  return MANTA_OK;
+  if (st == MANTA_OK)
+    *out = m;
+  else if (extras)
+    manta__extras_fini(extras);
+  return st;
 }

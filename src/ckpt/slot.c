@@ -126,6 +126,17 @@ static bool inside(uint64_t off, uint64_t len, uint64_t from, uint64_t size)
   return off >= from && off <= size && len <= size - off;
 }
 
+// Behind `from`, and no more of it than is allowed.
+static bool extras_inside(const struct manta__slot_meta *m, uint64_t from, uint64_t size)
+{
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    const struct manta__slot_part *p = &m->extra[i];
+    if (p->len > MANTA__EXTRA_MAX || (p->len > 0 && !inside(p->off, p->len, from, size)))
+      return false;
+  }
+  return true;
+}
+
 static manta_status check(const struct manta__slot_meta *m, uint32_t state, uint64_t size,
                           manta_error *err)
 {
@@ -137,7 +148,8 @@ static manta_status check(const struct manta__slot_meta *m, uint32_t state, uint
   if (m->tensors_off != MANTA__SLOT_META ||
       !inside(m->tensors_off, m->tensors_len, MANTA__SLOT_META, size) ||
       !inside(m->value_off, m->value_len, m->tensors_off + m->tensors_len, size) ||
-      m->value_len > MANTA_STATE_VALUE_MAX || m->iteration < 0)
+      m->value_len > MANTA_STATE_VALUE_MAX || m->iteration < 0 ||
+      !extras_inside(m, m->value_off + m->value_len, size))
     return manta_error_set(err, MANTA_ECORRUPT, "a snapshot slot whose content is not within it");
   return MANTA_OK;
 }

@@ -3,8 +3,8 @@
  * ckpt/slot.h - a snapshot in shared memory.
  *
  * A slot is a memfd of sealed size: one page of meta data, then the bytes of a safetensors file,
- * then the packed small value. The saving rank has three of them; the agent and the driver hold
- * dups.
+ * then the packed small value, then the extras (extra.h). The saving rank has three of them; the
+ * agent and the driver hold dups.
  *
  *   FREE ──worker──► FILLING ──worker──► READY ──agent──► WRITING ──agent──► READY or FREE
  *                                          └──agent──► FREE (superseded)   └──► RETIRED
@@ -26,6 +26,7 @@
 #include <manta/ckpt.h>
 
 #include "base/ident.h"
+#include "ckpt/extra.h"
 
 #define MANTA__SLOTS      3
 #define MANTA__SLOT_META  4096
@@ -53,6 +54,9 @@ struct manta__slot_meta {
   int32_t world;
   uint32_t zero;
   uint64_t files; /* number of the directory whose files go along (ckdir.h), or 0 */
+  struct manta__slot_part {
+    uint64_t off, len; /* MessagePack; len 0: there is none */
+  } extra[MANTA__EXTRA_COUNT];
 };
 static_assert(sizeof(struct manta__slot_meta) <= MANTA__SLOT_META, "fits its page");
 
@@ -97,7 +101,8 @@ struct manta__snapshot {
   bool has_score;
   double score;
   uint64_t files;
-  manta_fill_fn fill; /* or NULL: all tensors have data */
+  const manta_value *extra[MANTA__EXTRA_COUNT]; /* borrowed; NULL or nil: none */
+  manta_fill_fn fill;                           /* or NULL: all tensors have data */
   void *fill_ctx;
 };
 

@@ -49,6 +49,7 @@ struct manta__slots_warmer {
 struct slot_plan {
   const manta_value *value;
   size_t tensors_len, value_off, value_len;
+  struct manta__slot_part extra[MANTA__EXTRA_COUNT];
   uint64_t need; /* bytes of slot */
   void **dst;    /* of each tensor, for the caller's fill; or NULL */
 };
@@ -319,10 +320,31 @@ static manta_status make_places(const manta_state *state, struct slot_plan *p, m
   return p->dst ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory to save a state");
 }
 
-static manta_status make_plan(struct manta__slots *s, const manta_state *state, bool filled,
-                              struct slot_plan *p, manta_error *err)
+static manta_status plan_extras(struct slot_plan *p, const struct manta__snapshot *snap,
+                                manta_error *err)
+{
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    const manta_value *v = snap->extra[i];
+    if (!v || v->type == MANTA_NIL)
+      continue;
+    size_t len = manta__pack_size(v);
+    if (len == 0 || len > MANTA__EXTRA_MAX)
+      return manta_error_set(
+          err, MANTA_ETOOBIG,
+          "\"%s\" of the checkpoint: over %u packed bytes, or nested over %d deep",
+          manta__extra_name((enum manta__extra)i), MANTA__EXTRA_MAX, MANTA_VALUE_MAX_DEPTH);
+    p->extra[i] = (struct manta__slot_part){p->need, len};
+    p->need += len;
+  }
+  return MANTA_OK;
+}
+
+static manta_status make_plan(struct manta__slots *s, const manta_state *state,
+                              const struct manta__snapshot *snap, struct slot_plan *p,
+                              manta_error *err)
 {
   static const manta_value nil;
+  bool filled = snap->fill != NULL;
   if (state->count && !state->tensors)
     return manta_error_set(err, MANTA_EINVAL, "a state of %zu tensors without an array of them",
                            state->count);
@@ -339,6 +361,7 @@ static manta_status make_plan(struct manta__slots *s, const manta_state *state, 
   p->tensors_len = s->layout->header_len + s->layout->data_len;
   p->value_off = (MANTA__SLOT_META + p->tensors_len + 7) / 8 * 8;
   p->need = p->value_off + p->value_len;
+  MANTA_TRY(plan_extras(p, snap, err));
   return filled ? make_places(state, p, err) : MANTA_OK;
 }
 
@@ -356,6 +379,7 @@ static void fill_meta(struct manta__slot_meta *m, const struct slot_plan *p,
   m->value_off = p->value_off;
   m->value_len = p->value_len;
   m->files = snap->files;
+  memcpy(m->extra, p->extra, sizeof m->extra);
 }
 
 // What is not in memory of this process's own, the caller writes.
@@ -398,6 +422,9 @@ static manta_status fill(const struct manta__slots *s, int i, const manta_state 
   if (st == MANTA_OK) {
     copy_tensors(header + l->header_len, l, state);
     manta__pack_into(base + p->value_off, p->value);
+    for (int k = 0; k < MANTA__EXTRA_COUNT; k++)
+      if (p->extra[k].len)
+        manta__pack_into(base + p->extra[k].off, snap->extra[k]);
     manta__copy_fence();
   }
   atomic_store_explicit(&m->state, st < 0 ? MANTA__SLOT_FREE : MANTA__SLOT_READY,
@@ -412,7 +439,7 @@ manta_status manta__slots_save(struct manta__slots *s, const manta_state *state,
 {
   struct slot_plan p = {0};
   int i = 0;
-  MANTA_TRY(make_plan(s, state, snap->fill != NULL, &p, err));
+  MANTA_TRY(make_plan(s, state, snap, &p, err));
   manta_status st = find_slot(s, p.need, by, stop, ctx, &i, err);
   if (st == MANTA_OK)
     st = fill(s, i, state, &p, snap, err);

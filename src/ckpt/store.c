@@ -33,12 +33,20 @@
 #include "ckpt/slot.h"
 #include "sys/file.h"
 
+/* What a write has for its manifest, until it is committed or discarded. */
+struct pending {
+  struct pending *next;
+  char name[32]; /* of the checkpoint */
+  struct manta__extras extras;
+};
+
 struct manta__store {
   int dir; /* checkpoints/ */
   struct manta__retention keep;
   struct manta__manifest *list; /* oldest first */
   size_t count, cap;
   int64_t next; /* number of the next checkpoint */
+  struct pending *pending;
 };
 
 /* --- Opening --- */
@@ -142,10 +150,30 @@ manta_status manta__store_open(manta__store **out, int rundir, const struct mant
   return st;
 }
 
+static struct pending **find_pending(manta__store *s, const char *name)
+{
+  struct pending **p = &s->pending;
+  while (*p && strcmp((*p)->name, name) != 0)
+    p = &(*p)->next;
+  return p;
+}
+
+static void drop_pending(struct pending **at)
+{
+  struct pending *p = *at;
+  if (!p)
+    return;
+  *at = p->next;
+  manta__extras_fini(&p->extras);
+  manta__free(p);
+}
+
 void manta__store_close(manta__store *s)
 {
   if (!s)
     return;
+  while (s->pending)
+    drop_pending(&s->pending);
   if (s->dir >= 0)
     close(s->dir);
   manta__free(s->list);
@@ -170,8 +198,42 @@ static manta_status check_content(const struct store_source *src, manta_error *e
       manta__st_open(&tensors, src->base + src->meta.tensors_off, src->meta.tensors_len, err));
   manta__st_fini(&tensors);
   MANTA_TRY(manta_value_unpack(&value, src->base + src->meta.value_off, src->meta.value_len, err));
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    const struct manta__slot_part *p = &src->meta.extra[i];
+    manta_value_fini(&value);
+    if (p->len)
+      MANTA_TRY(manta_value_unpack(&value, src->base + p->off, p->len, err));
+  }
   manta_value_fini(&value);
   return MANTA_OK;
+}
+
+// The extras of the checkpoint that is to get the next number.
+static manta_status note_extras(manta__store *s, const struct store_source *src, manta_error *err)
+{
+  struct pending *p = manta__calloc(1, sizeof *p);
+  if (!p)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory to write a checkpoint");
+  manta_status st = MANTA_OK;
+  for (int i = 0; i < MANTA__EXTRA_COUNT && st == MANTA_OK; i++) {
+    const struct manta__slot_part *part = &src->meta.extra[i];
+    if (part->len)
+      st = manta__extras_put(&p->extras, (enum manta__extra)i, src->base + part->off, part->len,
+                             err);
+  }
+  p->next = s->pending;
+  s->pending = p;
+  if (st < 0)
+    drop_pending(&s->pending);
+  return st;
+}
+
+static bool has_extras(const struct store_source *src)
+{
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++)
+    if (src->meta.extra[i].len)
+      return true;
+  return false;
 }
 
 static void describe(struct manta__manifest *m, const struct manta__slot_meta *meta)
@@ -265,7 +327,15 @@ manta_status manta__store_write(manta__store *s, int slot_fd, struct manta__mani
 {
   struct store_source src;
   MANTA_TRY(manta__slot_map(slot_fd, &src.base, &src.size, &src.meta, err));
-  manta_status st = write_source(s, &src, out, err);
+  bool noted = has_extras(&src);
+  manta_status st = noted ? note_extras(s, &src, err) : MANTA_OK;
+  if (st == MANTA_OK) {
+    st = write_source(s, &src, out, err);
+    if (noted && st < 0)
+      drop_pending(&s->pending);
+    else if (noted)
+      memcpy(s->pending->name, out->name, sizeof out->name);
+  }
   munmap((void *)(uintptr_t)src.base, src.size);
   return st;
 }
@@ -276,7 +346,8 @@ static manta_status put_manifest(manta__store *s, const struct manta__manifest *
 {
   char *text = NULL;
   size_t len = 0;
-  MANTA_TRY(manta__manifest_write(m, &text, &len, err));
+  const struct pending *p = *find_pending(s, m->name);
+  MANTA_TRY(manta__manifest_write(m, p ? &p->extras : NULL, &text, &len, err));
   int dir = openat(s->dir, m->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   manta_status st = dir < 0 ? manta_error_set(err, MANTA_EIO, "open checkpoint %s: %m", m->name)
                             : manta__file_replace(dir, MANTA__CKPT_MANIFEST, text, len, err);
@@ -338,6 +409,7 @@ manta_status manta__store_commit(manta__store *s, const struct manta__manifest *
   if (st < 0) {
     manta__store_discard(s, m);
   } else {
+    drop_pending(find_pending(s, m->name));
     s->list[s->count++] = *m;
     retain(s, stays);
     sweep_files(s, m);
@@ -348,6 +420,7 @@ manta_status manta__store_commit(manta__store *s, const struct manta__manifest *
 
 void manta__store_discard(manta__store *s, const struct manta__manifest *m)
 {
+  drop_pending(find_pending(s, m->name));
   if (manta__ckdir_number(m->name) >= 0 && manta__ckdir_remove(s->dir, m->name) < 0)
     manta__warn("remove checkpoint %s: %m", m->name);
 }

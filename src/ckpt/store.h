@@ -20,6 +20,7 @@
 #include <manta/ckpt.h>
 
 #include "base/ident.h"
+#include "ckpt/extra.h"
 
 /* What is kept. keep_last < 0: all. */
 struct manta__retention {
@@ -44,12 +45,14 @@ struct manta__manifest {
   int file_count;
 };
 
-/* JSON text with a checksum over itself in its last field ("check"). */
-manta_status manta__manifest_write(const struct manta__manifest *m, char **out, size_t *len,
+/* JSON text with a checksum over itself in its last field ("check"). extras: NULL: none. */
+manta_status manta__manifest_write(const struct manta__manifest *m,
+                                   const struct manta__extras *extras, char **out, size_t *len,
                                    manta_error *err);
-/* MANTA_ECORRUPT with the reason for anything that manifest_write did not write. */
-manta_status manta__manifest_parse(struct manta__manifest *out, const char *text, size_t len,
-                                   manta_error *err);
+/* MANTA_ECORRUPT with the reason for anything that manifest_write would not write, but for fields
+ * of a name that it does not know: they are passed over. extras ({0}, or NULL) are to be fini'd. */
+manta_status manta__manifest_parse(struct manta__manifest *out, struct manta__extras *extras,
+                                   const char *text, size_t len, manta_error *err);
 
 typedef struct manta__store manta__store;
 
@@ -91,6 +94,8 @@ manta_status manta__checkpoint_from_fd(manta_checkpoint **out, int fd, bool veri
 /* The same for the open files of one: manifest, tensors, value (ckpt/origin.h). */
 manta_status manta__checkpoint_from_files(manta_checkpoint **out, const int fd[3], bool verify,
                                           manta_error *err);
+/* What it carries besides the state; nil if it does not. Borrowed. */
+const manta_value *manta__checkpoint_extra(const manta_checkpoint *c, enum manta__extra which);
 /* Says where it comes from: manta_checkpoint_given. */
 void manta__checkpoint_mark(manta_checkpoint *c, bool given);
 

@@ -141,7 +141,9 @@ static manta_status fill_dir(int from, int to, const struct manta__manifest *m, 
   size_t len;
   for (int i = 0; i < m->file_count; i++)
     MANTA_TRY(copy_file(from, to, m, &m->files[i], m->files[i].name, err));
-  MANTA_TRY(manta__manifest_write(m, &text, &len, err));
+  // Byte by byte: it may say more than this version knows.
+  MANTA_TRY(
+      manta__file_read(from, MANTA__CKPT_MANIFEST, MANTA__CKPT_MANIFEST_MAX, &text, &len, err));
   manta_status st = manta__file_replace(to, MANTA__CKPT_MANIFEST, text, len, err);
   manta_free(text);
   return st;

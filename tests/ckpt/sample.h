@@ -100,6 +100,50 @@ static inline struct manta__snapshot sample_snapshot(uint64_t seq)
       .id = {0xfedcba9876543210ull, 3, 0, seq}, .iteration = (int64_t)seq * 10, .world = 4};
 }
 
+/* What a sample carries besides the state: maps that follow from the seed. */
+struct sample_extras {
+  manta_pair pairs[MANTA__EXTRA_COUNT][2];
+  manta_value value[MANTA__EXTRA_COUNT];
+};
+
+static inline void sample_extras_fill(struct sample_extras *e, uint64_t seed)
+{
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    e->pairs[i][0] = MANTA_KV_INT("rows", (int64_t)sample_word(seed, (size_t)i));
+    e->pairs[i][1] = MANTA_KV("state", manta_value_borrow_bytes("\0\xff\x01", 3));
+    e->value[i] = (manta_value){.type = MANTA_MAP, .count = 2, .u.pairs = e->pairs[i]};
+  }
+}
+
+/* Whether the checkpoint carries what belongs to the seed; seed 0: nothing. */
+static inline bool sample_extras_match(const manta_checkpoint *c, uint64_t seed)
+{
+  struct sample_extras e;
+  sample_extras_fill(&e, seed);
+  for (int i = 0; i < MANTA__EXTRA_COUNT; i++) {
+    const manta_value *got = manta__checkpoint_extra(c, (enum manta__extra)i);
+    if (seed ? !manta_value_equal(got, &e.value[i]) : got->type != MANTA_NIL)
+      return false;
+  }
+  return true;
+}
+
+/* Saves the sample of this seed with its extras; gives the slot's index. */
+static inline int sample_save_extras(struct manta__slots *slots, struct sample *s, uint64_t seed)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__snapshot snap = sample_snapshot(seed);
+  struct sample_extras e;
+  int i = -1;
+  sample_fill(s, seed);
+  sample_extras_fill(&e, seed);
+  for (int k = 0; k < MANTA__EXTRA_COUNT; k++)
+    snap.extra[k] = &e.value[k];
+  assert_ok(manta__slots_save(slots, &s->state, &snap, manta__deadline(30), NULL, NULL, &i, &err),
+            &err);
+  return i;
+}
+
 /* Saves the sample of this seed; gives the slot's index. */
 static inline int sample_save(struct manta__slots *slots, struct sample *s, uint64_t seed)
 {

@@ -72,6 +72,12 @@ static void limits_are_named(void **ctx)
                 MANTA_ETOOBIG);
   assert_status(manta__slots_save(&slots, &none, &snap, MANTA__NEVER, NULL, NULL, &i, &err),
                 MANTA_EINVAL);
+  value = manta_value_borrow_bytes(big, MANTA__EXTRA_MAX);
+  snap.extra[MANTA__EXTRA_RANDOM] = &value;
+  manta_state small = {NULL, 0, NULL};
+  assert_status(manta__slots_save(&slots, &small, &snap, MANTA__NEVER, NULL, NULL, &i, &err),
+                MANTA_ETOOBIG);
+  assert_has(err.message, "\"random\" of the checkpoint: over 65536 packed bytes");
   manta__slots_fini(&slots);
   free(t);
   free(big);
@@ -143,7 +149,7 @@ static void a_lying_slot_is_refused(void **ctx)
   struct sample s;
   manta__slots_init(&slots);
   sample_init(&s, 1000);
-  int i = sample_save(&slots, &s, 1);
+  int i = sample_save_extras(&slots, &s, 1);
   struct manta__slot_meta *m = slots.slot[i].meta, good;
   memcpy(&good, m, sizeof good);
 #define LIE(field, value)                                                                          \
@@ -169,7 +175,15 @@ static void a_lying_slot_is_refused(void **ctx)
     if (lies[k] != good.capacity) {
       LIE(capacity, lies[k]);
     }
+    for (int e = 0; e < MANTA__EXTRA_COUNT; e++) {
+      LIE(extra[e].off, lies[k]);
+      if (lies[k] > MANTA__EXTRA_MAX) {
+        LIE(extra[e].len, lies[k]);
+      }
+    }
   }
+  LIE(extra[0].len, MANTA__EXTRA_MAX + 1);
+  LIE(extra[1].off, good.value_off); // over the value
   LIE(magic, 0);
   LIE(state, 5);
   LIE(iteration, -1);

@@ -227,7 +227,8 @@ static void every_allocation_may_fail(void **ctx)
   struct manta__manifest *list = NULL;
   size_t count = 0;
   put(f, s, 1);
-  int fd = save(f, 2);
+  sample_free_others(&f->slots, -1);
+  int fd = f->slots.slot[sample_save_extras(&f->slots, &f->s, 2)].fd;
   FOR_EACH_OOM(write_and_commit(s, fd, NULL), (void)0);
   for (uint64_t k = 3; k < 10; k++) // past the list's first size
     put(f, s, k);

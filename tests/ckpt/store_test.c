@@ -78,6 +78,97 @@ static void a_checkpoint_on_disk_becomes_a_slot(void **ctx)
   manta__store_close(s);
 }
 
+static void assert_extras(int fd, uint64_t seed, uint64_t extras)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct sample s;
+  manta_checkpoint *c = NULL;
+  sample_init(&s, 1500);
+  assert_ok(manta__checkpoint_from_fd(&c, fd, true, &err), &err);
+  assert_true(sample_matches(&s, c, seed));
+  assert_true(sample_extras_match(c, extras));
+  manta_checkpoint_close(c);
+  sample_fini(&s);
+}
+
+static int save_extras(struct fixture *f, uint64_t seed)
+{
+  sample_free_others(&f->slots, -1);
+  return f->slots.slot[sample_save_extras(&f->slots, &f->s, seed)].fd;
+}
+
+// Memory, disk, and a slot out of what is on disk.
+static void extras_stay_with_their_checkpoint(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  struct manta__origin o = {0};
+  int dir, slot = -1, ticks = 0;
+  manta__store *s = open_store(f, &keep_all);
+  int fd = save_extras(f, 7);
+  assert_extras(fd, 7, 7);
+  assert_ok(manta__store_write(s, fd, &m, &err), &err);
+  assert_ok(manta__store_commit(s, &m, &err), &err);
+  assert_int_equal(m.file_count, 2);
+  assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
+  assert_extras(dir, 7, 7);
+  manta_checkpoint *c = NULL;
+  FOR_EACH_OOM(manta__checkpoint_from_fd(&c, dir, false, NULL), manta_checkpoint_close(c));
+  assert_ok(manta__origin_open(&o, dir, &err), &err);
+  assert_ok(manta__checkpoint_to_slot(o.fd, count_tick, &ticks, &slot, &err), &err);
+  assert_extras(slot, 7, 7);
+  close(slot);
+  manta__origin_close(&o);
+  close(dir);
+  put(f, s, 8); // the next one has none, also in the same slot
+  assert_ok(manta__store_newest(f->run, &dir, &m, &err), &err);
+  assert_extras(dir, 8, 0);
+  close(dir);
+  manta__store_close(s);
+  s = open_store(f, &keep_all); // that reads all manifests
+  manta__store_close(s);
+  assert_int_equal(f->warnings, 0);
+}
+
+// What is written is not mixed up before it is committed, and given up with its checkpoint.
+static void extras_wait_for_their_commit(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m[4], newest;
+  int dir;
+  manta__store *s = open_store(f, &keep_all);
+  assert_ok(manta__store_write(s, save_extras(f, 1), &m[0], &err), &err);
+  assert_ok(manta__store_write(s, save(f, 2), &m[1], &err), &err);
+  assert_ok(manta__store_write(s, save_extras(f, 3), &m[2], &err), &err);
+  assert_ok(manta__store_write(s, save_extras(f, 4), &m[3], &err), &err);
+  for (uint64_t i = 0; i < 3; i++) {
+    assert_ok(manta__store_commit(s, &m[i], &err), &err);
+    assert_ok(manta__store_newest(f->run, &dir, &newest, &err), &err);
+    assert_extras(dir, i + 1, i == 1 ? 0 : i + 1);
+    close(dir);
+  }
+  manta__store_discard(s, &m[3]);
+  manta__store_discard(s, &m[3]);
+  assert_ok(manta__store_write(s, save_extras(f, 5), &m[3], &err), &err); // never committed
+  manta__store_close(s);
+}
+
+static void an_extra_without_sense_is_not_stored(void **ctx)
+{
+  struct fixture *f = *ctx;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__manifest m;
+  manta__store *s = open_store(f, &keep_all);
+  sample_free_others(&f->slots, -1);
+  struct manta__slot *slot = &f->slots.slot[sample_save_extras(&f->slots, &f->s, 1)];
+  ((uint8_t *)slot->meta)[slot->meta->extra[MANTA__EXTRA_RANDOM].off] = 0xc1;
+  assert_status(manta__store_write(s, slot->fd, &m, &err), MANTA_EPROTO);
+  assert_string_equal(names(f), "");
+  manta__store_close(s);
+}
+
 // A rank that comes late finds what its attempt began from, whatever became of the directory.
 static void an_origin_outlives_its_files(void **ctx)
 {
@@ -445,6 +536,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       TEST(what_is_committed_is_found),
       TEST(a_checkpoint_on_disk_becomes_a_slot),
+      TEST(extras_stay_with_their_checkpoint),
+      TEST(extras_wait_for_their_commit),
+      TEST(an_extra_without_sense_is_not_stored),
       TEST(an_origin_outlives_its_files),
       TEST(a_directory_that_lacks_a_file_is_no_origin),
       TEST(a_checkpoint_is_opened_by_path),
