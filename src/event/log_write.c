@@ -293,7 +293,7 @@ static bool segment_exists(int dirfd, int segment)
 static manta_status find_end(manta__log_writer *w, int64_t *torn_out, manta_error *err)
 {
   manta__log_reader *r;
-  MANTA_TRY(manta__log_reader_open_at(&r, w->dirfd, w->segment, err));
+  MANTA_TRY(manta__log_reader_open_at(&r, w->dirfd, w->segment, 0, err));
   struct manta__record h;
   const uint8_t *payload;
   int rc;

@@ -30,10 +30,23 @@ int64_t manta__row_iteration(const uint8_t *payload, size_t len);
 /* run.log, run.log.2, run.log.3, … */
 void manta__segment_name(char name[MANTA__SEGMENT_NAME_MAX], int segment);
 
-/* A reader that begins at the first record of this segment, and the offset behind the last valid
- * record that it gave. */
-manta_status manta__log_reader_open_at(manta__log_reader **out, int dirfd, int segment,
+/* Opens one for reading. MANTA_ENOENT: there is none. */
+manta_status manta__segment_open(int dirfd, int segment, int *fd_out, manta_error *err);
+
+/* A reader that begins at this offset of this segment, which must be the end of a record or 0; and
+ * where it is: segment, and offset behind the last valid record that it gave. */
+manta_status manta__log_reader_open_at(manta__log_reader **out, int dirfd, int segment, int64_t at,
                                        manta_error *err);
+int manta__log_reader_segment(const manta__log_reader *r);
 int64_t manta__log_reader_at(const manta__log_reader *r);
+
+/* The segment that a reader is in, after manta__log_next has given 0. */
+struct manta__log_tail {
+  int64_t size;
+  bool gone; /* the file was deleted */
+  bool bad;  /* what is next is no record, though all of it is there: zeros, or a wrong checksum */
+};
+manta_status manta__log_reader_tail(const manta__log_reader *r, struct manta__log_tail *out,
+                                    manta_error *err);
 
 #endif

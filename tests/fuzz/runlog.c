@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a run.log: readers end, the summary ends, and a writer that opens it can go on.
+ * Any bytes as a run.log: readers end, the summary ends, a follower gives what readers do, whatever
+ * place it begins from, and a writer that opens it can go on.
  *
  * No mutation would ever hit a checksum, so the first byte says what is made of the rest: bit 0,
  * the records in it are given right headers (what is fuzzed is then behind the checksum); bit 1, it
@@ -15,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "event/log_follow.h"
 #include "event/record.h"
 #include "event/rundir.h"
 
@@ -94,6 +96,37 @@ static int read_all(uint64_t *seq)
   return n;
 }
 
+// Nobody writes, so the follower comes to an end; the number of records.
+static int follow(const struct manta__log_place *from, struct manta__log_place *middle)
+{
+  manta__log_follow *f;
+  struct manta__record h;
+  const uint8_t *payload;
+  int n = 0, rc;
+  MUST(manta__log_follow_open(&f, dir, from, NULL) == MANTA_OK);
+  while ((rc = manta__log_follow_next(f, &h, &payload, NULL)) != MANTA__FOLLOW_END) {
+    MUST(rc == MANTA__FOLLOW_RECORD || (rc == MANTA__FOLLOW_CUT && n == 0));
+    n += rc == MANTA__FOLLOW_RECORD;
+    if (middle && n == 1)
+      *middle = manta__log_follow_place(f);
+  }
+  manta__log_follow_close(f);
+  return n;
+}
+
+// From the beginning, from behind the first record, and from wherever the input says.
+static void follow_all(const uint8_t *data, size_t size, int records)
+{
+  struct manta__log_place middle = {0}, any = {0};
+  memcpy(&any, data, size < sizeof any ? size : sizeof any);
+  any.segment &= 3;
+  any.start &= 0xffff;
+  any.end &= 0xffff;
+  MUST(follow(NULL, &middle) == records);
+  MUST(follow(&middle, NULL) == (records > 0 ? records - 1 : 0));
+  MUST(follow(&any, NULL) <= records);
+}
+
 static void sum_up(void)
 {
   struct manta__run_summary s = {0};
@@ -123,6 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
   uint64_t seq = 0;
   int before = read_all(&seq);
+  follow_all(data, size, before);
   sum_up();
   manta__log_writer *w;
   MUST(manta__log_writer_open(&w, dir, false, NULL) == MANTA_OK);
@@ -131,6 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   MUST(manta__log_flush(w, NULL) == MANTA_OK);
   manta__log_writer_close(w);
   MUST(read_all(&seq) == before + 1);
+  MUST(follow(NULL, NULL) == before + 1);
   MUST(seq == 0xfeed);
   return 0;
 }
