@@ -86,7 +86,7 @@ manta__agent_connect(struct manta__agent *a, int sock,
     manta_error_set(err, MANTA_ENOMEM, "no memory for a link");
     return NULL;
   }
-  if (manta__conn_create(&l->conn, sock, err) < 0) {
+  if (manta__conn_create(&l->conn, sock, NULL, err) < 0) {
     manta__free(l);
     return NULL;
   }
@@ -596,7 +596,7 @@ static void refuse(int conn, const manta_error *why)
   manta__conn *c;
   manta_value v =
       MANTA_MAP(MANTA_KV_INT("status", why->status), MANTA_KV_STR("message", why->message));
-  if (manta__conn_create(&c, conn, NULL) == MANTA_OK) {
+  if (manta__conn_create(&c, conn, NULL, NULL) == MANTA_OK) {
     manta__conn_send_value(c, &(struct manta__msg){.kind = MANTA__M_REFUSED}, &v, NULL);
     manta__conn_drain(c, manta__deadline(1), NULL);
     manta__conn_destroy(c);

@@ -427,7 +427,7 @@ static manta_status take_stdio(struct far *f, manta_error *err)
   dup2(null, STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   close(null);
-  return manta__stream_create(&f->near, in, out, err);
+  return manta__stream_create(&f->near, in, out, NULL, err);
 }
 
 static manta_status start_agent(struct far *f, manta_error *err)
@@ -440,7 +440,7 @@ static manta_status start_agent(struct far *f, manta_error *err)
   self[n] = 0;
   setenv("MANTA_BIN", self, 1); // the agent is of this very build
   MANTA_TRY(manta__engine_start_role(MANTA__ROLE_AGENT, argv, &sock, &f->agent_pid, err));
-  manta_status st = manta__conn_create(&f->agent, sock, err);
+  manta_status st = manta__conn_create(&f->agent, sock, NULL, err);
   if (st < 0)
     close(sock);
   return st;

@@ -92,7 +92,7 @@ static manta_status start_command(struct manta__near *n, manta_error *err)
   }
   n->command_pidfd = manta__pidfd_open(n->command_pid);
   MANTA_TRY(manta__fd_nonblock(n->err_fd, true, err));
-  return manta__stream_create(&n->far, io[0], io[0], err);
+  return manta__stream_create(&n->far, io[0], io[0], NULL, err);
 }
 
 static void remember(struct manta__near *n, const char *p, size_t len)
@@ -384,7 +384,7 @@ static manta_status begin(struct manta__near *n, int conn, char *const argv[], m
   if (*end || !(n->timeout_s > 0))
     return manta_error_set(err, MANTA_EINVAL, "the timeout must be a number of seconds, not %s",
                            argv[3]);
-  MANTA_TRY(manta__conn_create(&n->driver, conn, err));
+  MANTA_TRY(manta__conn_create(&n->driver, conn, NULL, err));
   n->driver_pidfd = manta__pidfd_open(getppid());
   n->heard_ns = manta__now();
   MANTA_TRY(start_command(n, err));

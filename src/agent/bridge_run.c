@@ -231,7 +231,7 @@ static manta_status have_writer(struct manta__bridge_run *r, manta_error *err)
   if (r->job.rundir < 0)
     return manta_error_set(err, MANTA_ESTATE, "there is no run directory");
   MANTA_TRY(manta__writer_start(&r->job, &sock, &r->writer_pid, err));
-  manta_status st = manta__conn_create(&r->writer, sock, err);
+  manta_status st = manta__conn_create(&r->writer, sock, NULL, err);
   if (st < 0)
     close(sock);
   return st;

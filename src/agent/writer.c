@@ -234,7 +234,7 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
       .keep_best = argv[1] && argv[2] ? (int)strtol(argv[2], NULL, 10) : 0,
       .score_min = argv[1] && argv[2] && argv[3] && !strcmp(argv[3], "min"),
       .lock_wait_s = LOCK_WAIT_S};
-  if (manta__conn_create(&w.conn, conn, &err) < 0)
+  if (manta__conn_create(&w.conn, conn, NULL, &err) < 0)
     return 1;
   manta__fd_mute();
   manta_set_log(warn_by_message, &w);

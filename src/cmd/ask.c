@@ -72,7 +72,7 @@ static manta_status call(int dirfd, const char *name, const manta_value *ask, ma
     return manta_error_set(err,
                            errno == ECONNREFUSED || errno == ENOENT ? MANTA_ECLOSED : MANTA_EIO,
                            "connect to %s: %m", name);
-  manta_status st = manta__conn_create(&c, fd, err);
+  manta_status st = manta__conn_create(&c, fd, NULL, err);
   if (st < 0) {
     close(fd);
     return st;

@@ -109,7 +109,7 @@ static manta_status be_born(const int *fds, manta_error *err)
   take_output(fds[MANTA__W_STDOUT], fds[MANTA__W_STDERR]);
   MANTA_TRY(manta__ring_open(&self.ring, fds[MANTA__W_RING], err));
   self.ring.pos = atomic_load(&self.ring.h->head);
-  return manta__conn_create(&self.conn, fds[MANTA__W_CONN], err);
+  return manta__conn_create(&self.conn, fds[MANTA__W_CONN], NULL, err);
 }
 
 // --- what surrounds a job ------------------------------------------------------------------------

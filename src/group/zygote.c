@@ -270,7 +270,7 @@ static manta_status set_up(struct zygote *z, int conn, manta_error *err)
     return manta_error_set(err, MANTA_EIO, "eventfd: %m");
   prctl(PR_SET_NAME, "manta-zygote");
   MANTA_TRY(manta__lifeline_hang_on(z->lifeline, err));
-  return manta__conn_create(&z->conn, conn, err);
+  return manta__conn_create(&z->conn, conn, NULL, err);
 }
 
 void manta__zygote_main(int conn, int lifeline, char *const argv[],

@@ -149,7 +149,7 @@ static manta_status greet(struct manta__link *n, const struct manta__engine_star
 {
   if (s->why.status < 0)
     return manta_error_set(err, s->why.status, "%s", s->why.message);
-  manta_status st = manta__conn_create(&n->conn, s->sock, err);
+  manta_status st = manta__conn_create(&n->conn, s->sock, NULL, err);
   if (st < 0) {
     close(s->sock);
     n->where.engine->end(s->pid, true);

@@ -28,6 +28,7 @@ struct fd_mark {
 };
 
 struct manta__conn {
+  const struct manta__conn_check *check;
   int sock, out_fd; // one, but for pipes
   bool pipes;
   bool closed; // the peer is gone; what was received can still be read
@@ -61,9 +62,12 @@ static manta_status make(manta__conn **out, int in, int out_fd, size_t backlog, 
   return MANTA_OK;
 }
 
-manta_status manta__conn_create(manta__conn **out, int sock, manta_error *err)
+manta_status manta__conn_create(manta__conn **out, int sock, const struct manta__conn_check *check,
+                                manta_error *err)
 {
-  return make(out, sock, sock, MANTA__CONN_BACKLOG, err);
+  MANTA_TRY(make(out, sock, sock, MANTA__CONN_BACKLOG, err));
+  (*out)->check = check;
+  return MANTA_OK;
 }
 
 manta_status manta__conn_create_pipes(manta__conn **out, int in, int out_fd, size_t backlog,
@@ -242,8 +246,15 @@ static manta_status send_blob(manta__conn *c, const struct manta__msg *m, manta_
   return st;
 }
 
+static manta_status look(const manta__conn *c, const struct manta__msg *m, bool out,
+                         manta_error *err)
+{
+  return MANTA__CHECKED && c->check ? c->check->look(c->check, m, out, err) : MANTA_OK;
+}
+
 manta_status manta__conn_send(manta__conn *c, const struct manta__msg *m, manta_error *err)
 {
+  MANTA_TRY(look(c, m, true, err));
   if (m->fds < 0 || m->fds > MANTA__MSG_FDS)
     return manta_error_set(err, MANTA_EINVAL, "too many descriptors in one message");
   if (c->pipes && (m->fds > 0 || m->len > MANTA__FRAME_MAX))
@@ -366,7 +377,10 @@ int manta__conn_recv(manta__conn *c, struct manta__msg *m, manta_error *err)
         if (f.fds > c->in_fds)
           return manta_error_set(err, MANTA_EPROTO, "frame of kind %u lacks a descriptor", f.kind);
         give(c, &f, data, m);
-        return 1;
+        manta_status st = look(c, m, false, err);
+        if (st < 0)
+          manta__msg_close(m);
+        return st < 0 ? st : 1;
       }
     }
     if (c->closed)
@@ -391,7 +405,7 @@ int manta__conn_wait(manta__conn *c, int64_t by, struct manta__msg *m, manta_err
   }
 }
 
-manta_status manta__msg_value(struct manta__msg *m, manta_value *out, manta_error *err)
+manta_status manta__msg_value(const struct manta__msg *m, manta_value *out, manta_error *err)
 {
   if (m->len == 0) {
     manta_value_set_nil(out);
@@ -410,6 +424,14 @@ manta_status manta__msg_value(struct manta__msg *m, manta_value *out, manta_erro
                         : manta_value_unpack(out, p, bytes, err);
   manta__shm_unmap(p, bytes);
   return st;
+}
+
+bool manta__msg_copy(const struct manta__msg *m, void *out, size_t size)
+{
+  if (m->len != size || (m->flags & MANTA__FRAME_BLOB))
+    return false;
+  memcpy(out, m->data, size);
+  return true;
 }
 
 int manta__msg_take_fd(struct manta__msg *m, int i)

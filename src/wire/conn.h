@@ -62,8 +62,21 @@ struct manta__msg {
 
 typedef struct manta__conn manta__conn;
 
-/* Takes the socket and makes it non-blocking. */
-manta_status manta__conn_create(manta__conn **out, int sock, manta_error *err);
+/* Who knows what messages may say looks at each that is sent (`out`) or received; a failure becomes
+ * that of the call. Builds for users (without MANTA_CHECKED) do not ask. */
+struct manta__conn_check {
+  manta_status (*look)(const struct manta__conn_check *k, const struct manta__msg *m, bool out,
+                       manta_error *err);
+};
+#ifdef MANTA_CHECKED
+#define MANTA__CHECKED 1
+#else
+#define MANTA__CHECKED 0
+#endif
+
+/* Takes the socket and makes it non-blocking. check: may be NULL; it outlives the connection. */
+manta_status manta__conn_create(manta__conn **out, int sock, const struct manta__conn_check *check,
+                                manta_error *err);
 /* The same over two descriptors that carry bytes only, pipes for example (they may be one): frames
  * of up to MANTA__FRAME_MAX, no descriptors, no blobs. `backlog` takes the place of
  * MANTA__CONN_BACKLOG. The process must ignore SIGPIPE. */
@@ -94,7 +107,9 @@ int manta__conn_recv(manta__conn *c, struct manta__msg *m, manta_error *err);
 int manta__conn_wait(manta__conn *c, int64_t by, struct manta__msg *m, manta_error *err);
 
 /* The payload of a received message as a value (a blob is mapped for the while). */
-manta_status manta__msg_value(struct manta__msg *m, manta_value *out, manta_error *err);
+manta_status manta__msg_value(const struct manta__msg *m, manta_value *out, manta_error *err);
+/* The payload as a C type of that size; false if it has another one. */
+bool manta__msg_copy(const struct manta__msg *m, void *out, size_t size);
 /* Takes descriptor i out of a received message; -1 if there is none. */
 int manta__msg_take_fd(struct manta__msg *m, int i);
 /* Closes the descriptors of a received message that were not taken. */

@@ -55,7 +55,7 @@ manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta_
   if (!p)
     return manta_error_set(err, why.status, "%s", why.message);
   m->call = ++r->calls;
-  MANTA_TRY(manta__conn_send_value(c, m, v, err));
+  MANTA_TRY(v ? manta__conn_send_value(c, m, v, err) : manta__conn_send(c, m, err));
   *p = (struct manta__rpc_call){m->call, by, fn, ctx};
   return MANTA_OK;
 }

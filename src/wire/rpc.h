@@ -27,6 +27,7 @@ struct manta__rpc { /* {0} is empty */
   int places; /* that it has */
 };
 
+/* v may be NULL: the request holds nothing. */
 manta_status manta__rpc_call(struct manta__rpc *r, manta__conn *c, struct manta__msg *m,
                              const manta_value *v, int64_t by, manta__rpc_fn fn, void *ctx,
                              manta_error *err);

@@ -48,6 +48,7 @@ struct incoming {   // content that has come, whole or in part
 
 struct manta__stream {
   manta__conn *conn;
+  const struct manta__conn_check *check;
   uint64_t contents; // numbers given out
   struct parcel *first, **last;
   int parcels;
@@ -55,7 +56,8 @@ struct manta__stream {
   struct incoming in[MAX_INCOMING];
 };
 
-manta_status manta__stream_create(manta__stream **out, int in, int out_fd, manta_error *err)
+manta_status manta__stream_create(manta__stream **out, int in, int out_fd,
+                                  const struct manta__conn_check *check, manta_error *err)
 {
   manta__stream *s = manta__calloc(1, sizeof *s);
   manta_status st = s ? manta__conn_create_pipes(&s->conn, in, out_fd, MANTA__STREAM_BACKLOG, err)
@@ -67,6 +69,7 @@ manta_status manta__stream_create(manta__stream **out, int in, int out_fd, manta
     manta__free(s);
     return st;
   }
+  s->check = check;
   s->last = &s->first;
   *out = s;
   return MANTA_OK;
@@ -211,9 +214,16 @@ static manta_status queue(manta__stream *s, const struct stream_head *h, const s
   return manta__stream_flush(s, err);
 }
 
+static manta_status look(const manta__stream *s, const struct manta__msg *m, bool out,
+                         manta_error *err)
+{
+  return MANTA__CHECKED && s->check ? s->check->look(s->check, m, out, err) : MANTA_OK;
+}
+
 manta_status manta__stream_send(manta__stream *s, const struct manta__msg *m, uint64_t lane,
                                 manta_error *err)
 {
+  MANTA_TRY(look(s, m, true, err));
   struct stream_head h = {
       .kind = m->kind, .flags = m->flags, .group = m->group, .id = m->id, .call = m->call};
   if (m->fds < 0 || m->fds > MANTA__MSG_FDS || m->len > MANTA__FRAME_MAX - sizeof h)
@@ -325,7 +335,10 @@ int manta__stream_recv(manta__stream *s, struct manta__msg *m, bool *heard, mant
       *heard = true;
     if (m->kind == MESSAGE) {
       MANTA_TRY(open_message(s, m, err));
-      return 1;
+      manta_status st = look(s, m, false, err);
+      if (st < 0)
+        manta__msg_close(m);
+      return st < 0 ? st : 1;
     }
     if (m->kind != PIECE)
       return manta_error_set(err, MANTA_EPROTO, "frame of kind %u in a stream", m->kind);

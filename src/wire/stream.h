@@ -21,8 +21,9 @@
 
 typedef struct manta__stream manta__stream;
 
-/* Takes both descriptors (they may be one), also on failure. */
-manta_status manta__stream_create(manta__stream **out, int in, int out_fd, manta_error *err);
+/* Takes both descriptors (they may be one), also on failure. check: as of a connection. */
+manta_status manta__stream_create(manta__stream **out, int in, int out_fd,
+                                  const struct manta__conn_check *check, manta_error *err);
 void manta__stream_destroy(manta__stream *s); /* NULL is fine */
 int manta__stream_in(const manta__stream *s);
 int manta__stream_out(const manta__stream *s);

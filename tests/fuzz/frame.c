@@ -29,7 +29,7 @@ static manta__conn *connect_to(int *raw)
   manta__conn *c = NULL;
   int end[2];
   need(manta__sock_pair(end, NULL) == MANTA_OK);
-  need(manta__conn_create(&c, end[1], NULL) == MANTA_OK);
+  need(manta__conn_create(&c, end[1], NULL, NULL) == MANTA_OK);
   *raw = end[0];
   return c;
 }
@@ -47,7 +47,7 @@ static void send_again(const struct manta__msg *m)
   manta__conn *from = NULL;
   int raw;
   manta__conn *to = connect_to(&raw);
-  need(manta__conn_create(&from, raw, NULL) == MANTA_OK);
+  need(manta__conn_create(&from, raw, NULL, NULL) == MANTA_OK);
   need(manta__conn_send(from, m, NULL) == MANTA_OK);
   need(manta__conn_recv(to, &got, NULL) == 1 && same(m, &got));
   manta__msg_close(&got);

@@ -148,7 +148,7 @@ static void zygote_start(struct zygote *z, const char *extra)
   close(sock[1]);
   close(life[1]);
   z->lifeline = life[0];
-  assert_ok(manta__conn_create(&z->conn, sock[0], &err), &err);
+  assert_ok(manta__conn_create(&z->conn, sock[0], NULL, &err), &err);
 }
 
 static void receive(manta__conn *c, struct manta__msg *m, uint16_t kind)
@@ -188,7 +188,7 @@ static void worker_start(struct worker *w, struct zygote *z, int64_t wid)
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->lifeline = life[0];
   w->output = out[0];
-  assert_ok(manta__conn_create(&w->conn, sock[0], &err), &err);
+  assert_ok(manta__conn_create(&w->conn, sock[0], NULL, &err), &err);
   struct manta__fork_msg f = {wid};
   struct manta__msg m = {.kind = MANTA__M_FORK,
                          .data = &f,

@@ -263,7 +263,7 @@ static manta__conn *raw_open(int *raw)
   manta__conn *c = NULL;
   int end[2];
   assert_ok(manta__sock_pair(end, &err), &err);
-  assert_ok(manta__conn_create(&c, end[1], &err), &err);
+  assert_ok(manta__conn_create(&c, end[1], NULL, &err), &err);
   *raw = end[0];
   return c;
 }
@@ -560,7 +560,7 @@ static void waiting_ends_at_the_deadline(void **ctx)
 
 static manta_status create_one(manta__conn **out, int sock, manta_error *err)
 {
-  return manta__conn_create(out, sock, err);
+  return manta__conn_create(out, sock, NULL, err);
 }
 
 static void starving_is_told_and_loses_nothing(void **ctx)
@@ -603,6 +603,60 @@ static void starving_is_not_blamed_on_the_peer(void **ctx)
   pair_close(&p);
 }
 
+// --- who looks at messages ----------------------------------------------------------------------
+
+static int looked[2]; // at those received, at those sent
+
+static manta_status dislike_3(const struct manta__conn_check *k, const struct manta__msg *m,
+                              bool out, manta_error *err)
+{
+  looked[out]++;
+  return m->kind == 3 ? manta_error_set(err, MANTA_EPROTO, "a 3") : MANTA_OK;
+}
+
+static void whoever_checks_sees_every_message(void **ctx)
+{
+  static const struct manta__conn_check check = {dislike_3};
+  manta_error err = MANTA_ERROR_INIT;
+  manta__conn *picky, *plain;
+  struct manta__msg in, out = message(10);
+  int end[2];
+  if (!MANTA__CHECKED)
+    skip();
+  assert_ok(manta__sock_pair(end, &err), &err);
+  assert_ok(manta__conn_create(&picky, end[0], &check, &err), &err);
+  assert_ok(manta__conn_create(&plain, end[1], NULL, &err), &err);
+  int fds = open_fds();
+  assert_ok(manta__conn_send(picky, &out, &err), &err);
+  assert_ok(manta__conn_send(plain, &out, &err), &err);
+  receive(picky, &in);
+  receive(plain, &in);
+  assert_true(looked[0] == 1 && looked[1] == 1);
+  out.kind = 3;
+  assert_status(manta__conn_send(picky, &out, &err), MANTA_EPROTO);
+  assert_string_equal(err.message, "a 3");
+  assert_int_equal(manta__conn_recv(plain, &in, &err), 0); // nothing was sent
+  out.fd[0] = numbered_fd(1);
+  out.fds = 1;
+  assert_ok(manta__conn_send(plain, &out, &err), &err);
+  close(out.fd[0]);
+  assert_status(manta__conn_recv(picky, &in, &err), MANTA_EPROTO);
+  assert_int_equal(open_fds(), fds);
+  manta__conn_destroy(picky);
+  manta__conn_destroy(plain);
+}
+
+static void a_payload_of_another_size_is_no_struct(void **ctx)
+{
+  uint64_t n = 77, got = 0;
+  struct manta__msg m = {.data = &n, .len = sizeof n};
+  assert_true(manta__msg_copy(&m, &got, sizeof got));
+  assert_int_equal(got, 77);
+  assert_false(manta__msg_copy(&m, &got, sizeof got - 1));
+  m.flags = MANTA__FRAME_BLOB; // these 8 bytes are the length of another payload
+  assert_false(manta__msg_copy(&m, &got, sizeof got));
+}
+
 int main(void)
 {
   fill_pattern();
@@ -626,6 +680,8 @@ int main(void)
       cmocka_unit_test(waiting_ends_at_the_deadline),
       cmocka_unit_test(starving_is_told_and_loses_nothing),
       cmocka_unit_test(starving_is_not_blamed_on_the_peer),
+      cmocka_unit_test(whoever_checks_sees_every_message),
+      cmocka_unit_test(a_payload_of_another_size_is_no_struct),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

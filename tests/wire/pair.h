@@ -25,8 +25,8 @@ static inline void pair_open(struct pair *p)
   manta_error err = MANTA_ERROR_INIT;
   int end[2];
   assert_ok(manta__sock_pair(end, &err), &err);
-  assert_ok(manta__conn_create(&p->a, end[0], &err), &err);
-  assert_ok(manta__conn_create(&p->b, end[1], &err), &err);
+  assert_ok(manta__conn_create(&p->a, end[0], NULL, &err), &err);
+  assert_ok(manta__conn_create(&p->b, end[1], NULL, &err), &err);
 }
 
 static inline void pair_close(struct pair *p)

@@ -17,8 +17,8 @@ static void open_ends(struct ends *e)
   int there[2], back[2];
   assert_int_equal(pipe2(there, O_CLOEXEC), 0);
   assert_int_equal(pipe2(back, O_CLOEXEC), 0);
-  assert_ok(manta__stream_create(&e->a, back[0], there[1], &err), &err);
-  assert_ok(manta__stream_create(&e->b, there[0], back[1], &err), &err);
+  assert_ok(manta__stream_create(&e->a, back[0], there[1], NULL, &err), &err);
+  assert_ok(manta__stream_create(&e->b, there[0], back[1], NULL, &err), &err);
 }
 
 static void close_ends(struct ends *e)
@@ -184,7 +184,7 @@ static void what_is_no_stream_is_refused(void **state)
     manta_error err = MANTA_ERROR_INIT;
     assert_int_equal(pipe2(there, O_CLOEXEC), 0);
     assert_int_equal(pipe2(back, O_CLOEXEC), 0);
-    assert_ok(manta__stream_create(&s, there[0], back[1], &err), &err);
+    assert_ok(manta__stream_create(&s, there[0], back[1], NULL, &err), &err);
     assert_true(write(there[1], words[i], strlen(words[i])) > 0);
     bool good = i == 1 || i == 2; // so far
     assert_int_equal(manta__stream_recv(s, &m, NULL, &err), good ? 0 : MANTA_EPROTO);
@@ -226,6 +226,37 @@ static void what_waits_has_a_limit(void **state)
   close_ends(&e);
 }
 
+static manta_status dislike_3(const struct manta__conn_check *k, const struct manta__msg *m,
+                              bool out, manta_error *err)
+{
+  return m->kind == 3 ? manta_error_set(err, MANTA_EPROTO, "a 3") : MANTA_OK;
+}
+
+// It is the message that is looked at, not the frames it travels in.
+static void whoever_checks_sees_whole_messages(void **state)
+{
+  static const struct manta__conn_check check = {dislike_3};
+  manta_error err = MANTA_ERROR_INIT;
+  struct ends e;
+  struct manta__msg got, m = {.kind = 3, .fd = {memory(100, 1)}, .fds = 1};
+  int there[2], back[2];
+  if (!MANTA__CHECKED)
+    skip();
+  int fds = open_fds();
+  assert_int_equal(pipe2(there, O_CLOEXEC), 0);
+  assert_int_equal(pipe2(back, O_CLOEXEC), 0);
+  assert_ok(manta__stream_create(&e.a, back[0], there[1], NULL, &err), &err);
+  assert_ok(manta__stream_create(&e.b, there[0], back[1], &check, &err), &err);
+  assert_status(manta__stream_send(e.b, &m, 0, &err), MANTA_EPROTO);
+  assert_ok(manta__stream_send(e.a, &m, 0, &err), &err);
+  assert_ok(manta__stream_flush(e.a, &err), &err);
+  assert_status(manta__stream_recv(e.b, &got, NULL, &err), MANTA_EPROTO);
+  assert_string_equal(err.message, "a 3");
+  close_ends(&e);
+  close(m.fd[0]);
+  assert_int_equal(open_fds(), fds - 1);
+}
+
 int main(void)
 {
   signal(SIGPIPE, SIG_IGN);
@@ -237,6 +268,7 @@ int main(void)
       cmocka_unit_test(what_is_no_stream_is_refused),
       cmocka_unit_test(an_end_without_a_reader_is_closed),
       cmocka_unit_test(what_waits_has_a_limit),
+      cmocka_unit_test(whoever_checks_sees_whole_messages),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
