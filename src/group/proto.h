@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group/proto.h - the messages between driver, agent, zygote, worker and writer.
+ * group/proto.h - the messages between driver, agent, zygote, worker and writer, as C has them.
  *
- * Payloads are MessagePack maps unless said otherwise; the agent never looks into a job, a result
- * or a report. Every message carries (run, attempt, rank, seq) in its frame; whatever belongs to an
- * older attempt is dropped by whoever knows the newer one.
+ * group/proto.def lists them. Here the list becomes kinds (MANTA__M_GONE), structs for the messages
+ * that are maps (struct manta__gone_msg), and for each of those the two calls
  *
- * A worker is known by `wid`, a number its agent gives out once; rank is its place in one attempt.
+ *   manta_value v = MANTA__PACK(gone_msg, .wid = wid, .cause = cause, …);  to be sent
+ *   manta__gone_msg_unpack(m, &v, &gone, err)                             of a received message
+ *
+ * (1) What is unpacked has all keys of the table with their types, and no others: a message that
+ *     has not is refused in every build.
+ * (2) Builds that check (MANTA__CHECKED) hold every message that is sent or received against the
+ *     table: kind, way, call, descriptors, payload. Our own mistake ends the process; what comes
+ *     from outside (a bridge's stream, the named socket) breaks its connection.
  */
 #ifndef MANTA_GROUP_PROTO_H
 #define MANTA_GROUP_PROTO_H
@@ -14,6 +20,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "wire/conn.h"
 
 /* Where a role finds its connection and its lifeline after exec. */
 enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
@@ -22,89 +29,8 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 #define MANTA__MARK_ENV  "MANTA_WORKER"
 #define MANTA__MARK_ROOM "................................................"
 
-#define MANTA__PROTO_VERSION 1
-
-enum manta__msg_kind {
-  /* driver -> agent */
-  MANTA__M_HELLO =
-      1, /* request {version, wids, name}; reply {version, pid, host, address, cpus, gpus};
-                         fd: ring eventfd */
-  MANTA__M_PROGRAM,   /* how zygotes are started: {key, argv, env, exe…}; fd: cwd */
-  MANTA__M_RUN,       /* a run begins: {path, log_limit, keep…}; fds: run directory, its logs, the
-                       terminal of a rank */
-  MANTA__M_SPAWN,     /* have `count` idle workers ready: {key, count, request} */
-  MANTA__M_ATTEMPT,   /* start a job: {key, count, min, keep, request, step_timeout}; blob: job; fds
-                     */
-  MANTA__M_ABORT,     /* end the attempt: raise the abort word with {cause} */
-  MANTA__M_KILL,      /* SIGKILL these workers: {wids, cause} */
-  MANTA__M_NOTICE,    /* asked to stop: workers see preempted() */
-  MANTA__M_DRAIN,     /* request: reply when no snapshot is being written or waits to be */
-  MANTA__M_PROBE,     /* request: how many of `count` more workers would fit: {room} */
-  MANTA__M_RENEW,     /* the attempt is over, or about to be: end the workers it was in, and fork
-                       `count` successors: {as SPAWN, over: there is no other attempt} */
-  MANTA__M_DISBAND,   /* end the workers of the group, release what they hold */
-  MANTA__M_WARM,      /* start a zygote ahead of its first use: {key} */
-  MANTA__M_REST,      /* the group's trainer is idle: {hold}; its workers may be ended for another's
-                         sake, unless hold */
-  MANTA__M_ELSEWHERE, /* workers on other hosts, for `manta ps`: [{rank, pid, host, state}, …] */
-  /* driver -> agent -> every worker inside its function; call: the round */
-  MANTA__M_GIVEN,  /* what all ranks gave: struct manta__given, sizes, bytes */
-  MANTA__M_AGREED, /* the least number: int64_t */
-  /* agent -> worker that asked for it, perhaps through the driver; call: of the FETCH */
-  MANTA__M_FETCHED, /* rank 0's newest snapshot: struct manta__fetched; fd: a slot, or none */
-  /* agent -> driver */
-  MANTA__M_WORKER = 32, /* a worker exists: {wid, pid}, first {wid, seat, before}; fd: its ring */
-  MANTA__M_FORMED,      /* the attempt runs: {world, members: [[wid, rank], …]} */
-  MANTA__M_NOROOM,      /* it does not: {status, message, free} */
-  MANTA__M_DYING,       /* the kernel handed over the life of a rank: {wid} */
-  MANTA__M_GONE,        /* a worker is gone: {wid, status, cause, oom} */
-  MANTA__M_SNAP,        /* a snapshot is in memory: struct manta__snap_msg; fd: the slot, if new */
-  MANTA__M_STORED,      /* a checkpoint is on disk: {dir, iteration, bytes, score} */
-  MANTA__M_STOREFAIL,   /* it could not be written: {iteration, message} */
-  MANTA__M_OUTPUT,      /* lines a worker printed, or a piece of a long one; call: the stream */
-  MANTA__M_WARN,        /* text to show: {text} */
-  MANTA__M_REFUSED,     /* the agent cannot work, and ends: {status, message} */
-  MANTA__M_ASKED,       /* from outside: {what: "kill" | "resize" | "notice", n} */
-  MANTA__M_BEAT,        /* an agent behind a bridge is still there */
-  MANTA__M_LIVE,        /* rows of a worker's output that change, all of them; call: the stream */
-  /* agent -> worker (through its control socket) */
-  MANTA__M_JOB = 64, /* fds: control segment, job, heap, checkpoint (ckpt/origin.h: 0, 1 or 3) */
-  MANTA__M_SLOT,     /* a predecessor's snapshot slot: struct manta__slot_msg; fd: the slot */
-  MANTA__M_GO,       /* the predecessors are gone: a job that was to wait begins */
-  MANTA__M_EXIT,     /* end by normal finalisation */
-  MANTA__M_TERMINAL, /* the next job has the driver's terminal; fd */
-  /* worker -> agent (-> driver) */
-  MANTA__M_READY = 96, /* it holds its life mutex and enters the function */
-  MANTA__M_LEAVES,     /* it ends by itself after the DONE that follows: it takes no other job */
-  MANTA__M_STAYS,      /* the DONE that follows is not its end: it waits for the next attempt */
-  MANTA__M_DONE,       /* {status, message, result, lost: the rank it left for, or -1, kind}; fd:
-                          the result, if it is large */
-  MANTA__M_GIVE,       /* bytes for all ranks; call: the round */
-  MANTA__M_AGREE,      /* a number, of which the least is wanted: int64_t; call: the round */
-  MANTA__M_FETCH, /* rank 0's newest snapshot, when it has saved so often: uint64_t. Goes to the
-                          agent of rank 0, perhaps through the driver */
-  /* agent <-> zygote */
-  MANTA__M_FORK = 112, /* {wid}; fds: those of group/worker.h */
-  MANTA__M_FORKED,     /* {wid, pid} or {wid, error}; fd: pidfd */
-  MANTA__M_EXITED,     /* {pid, status} */
-  MANTA__M_SERVING,    /* zygote -> agent, if its program can warm up: it forks from now on: struct
-                          manta__serving_msg */
-  MANTA__M_SUCCEED,    /* agent -> zygote: fork a successor that warms up; fds: its connection, its
-                          lifeline */
-  MANTA__M_RETIRE,     /* agent -> zygote: end, once all asked for before is done */
-  /* agent <-> writer */
-  MANTA__M_WRITE = 128, /* struct manta__snap_msg; fds: slot, rank 0's ring. Also agent -> bridge:
-                           fd: slot; answered by STORED or STOREFAIL */
-  MANTA__M_DRIVER_LOST, /* rows still in rings are to be saved: {}; fds: rings, several messages */
-  /* across a bridge (agent/bridge.h) */
-  MANTA__M_OPEN = 144, /* near -> far, first: {version, timeout} */
-  MANTA__M_LOST,       /* near -> far -> agent: the driver is gone */
-  MANTA__M_CKPT,       /* near -> far: what the next attempts begin from; fd: a slot */
-  MANTA__M_ROWS,       /* far -> near: struct manta__rows_msg, and bytes of a ring */
-  MANTA__M_TAIL,       /* near -> far: struct manta__rows_msg: the driver has read up to there */
-  /* command -> agent, over the named socket: requests, replied to */
-  MANTA__M_ASK = 160 /* {what: "ps" | "kill" | "resize" | "notice", run, n} */
-};
+/* Raised when a message changes: library and command, and the two ends of a bridge, must agree. */
+#define MANTA__PROTO_VERSION 2
 
 /* The streams of a worker. */
 enum { MANTA__STDOUT = 1, MANTA__STDERR = 2 };
@@ -122,6 +48,9 @@ struct manta__job_head {
 #define MANTA__RESULT_KIND   16 /* with its NUL */
 #define MANTA__RESULT_VALUE  "msgpack"
 #define MANTA__RESULT_FILE   "manta-result"
+
+/* --- payloads that are C types ------------------------------------------------------------------
+ */
 
 /* A place in the ring of a worker. */
 struct manta__rows_msg {
@@ -159,5 +88,131 @@ struct manta__fetched {
   int32_t left; /* not 0: rank 0 has left its function without saving so often */
   int32_t zero;
 };
+
+struct manta__fork_msg {
+  int64_t wid;
+};
+struct manta__forked_msg {
+  int64_t wid;
+  int32_t pid;     /* 0: failed */
+  int32_t error;   /* errno */
+  int32_t threads; /* > 1: started by exec, because there are so many */
+  int32_t zero;
+};
+struct manta__exited_msg {
+  int32_t pid;
+  int32_t status; /* as waitpid gives it */
+};
+struct manta__serving_msg {
+  int32_t pid;
+  int32_t cold; /* 1: a successor of it could load more */
+};
+
+/* --- what the table becomes ---------------------------------------------------------------------
+ */
+
+#define NONE(kind, number, ...)   MANTA__M_##kind = number,
+#define BYTES(kind, number, ...)  MANTA__M_##kind = number,
+#define FIXED(kind, number, ...)  MANTA__M_##kind = number,
+#define HEADED(kind, number, ...) MANTA__M_##kind = number,
+#define MAP(kind, number, ...)    MANTA__M_##kind = number,
+enum manta__msg_kind {
+#include "group/proto.def"
+  MANTA__M_KINDS /* the highest, and one */
+};
+
+#define MAP(kind, number, ways, call, fds, name) MANTA__MAP_##name,
+#define REPLY(kind, name)                        MANTA__MAP_##name,
+#define PART(name)                               MANTA__MAP_##name,
+enum manta__proto_map {
+#include "group/proto.def"
+  MANTA__MAPS
+};
+
+/* What a received one points to belongs to the value that it was unpacked into. */
+#define MANTA__C_I32  int
+#define MANTA__C_I64  int64_t
+#define MANTA__C_U64  uint64_t /* at most INT64_MAX */
+#define MANTA__C_REAL double
+#define MANTA__C_BOOL bool
+#define MANTA__C_STR  const char *
+#define MANTA__C_STRS const manta_value *
+#define MANTA__C_INTS const manta_value *
+#define MANTA__C_LIST const manta_value *
+#define MANTA__C_DICT const manta_value *
+#define MANTA__C_ANY  const manta_value *
+
+// clang-format off
+#define MAP(kind, number, ways, call, fds, name) struct manta__##name {
+#define REPLY(kind, name)                        struct manta__##name {
+#define PART(name)                               struct manta__##name {
+#define KEY(type, key)                             MANTA__C_##type key;
+#define OPT(type, key)                             MANTA__C_##type key;
+#define SUB(part, key)                             struct manta__##part key;
+#define END                                      };
+#include "group/proto.def"
+// clang-format on
+
+#define MANTA__PROTO_PAIRS 32 /* keys of a map, with those of a map inside */
+
+/* The struct as a map that borrows from it. */
+manta_value manta__proto_map(manta_pair *pairs, enum manta__proto_map map, const void *body);
+/* The map as a struct, which borrows from it. */
+manta_status manta__proto_read(enum manta__proto_map map, const manta_value *v, void *out,
+                               manta_error *err);
+/* The payload of m: goes into *hold, which must be {0} and is to be finished after success; the
+ * struct borrows from it. A misfit is told to err, or logged where that is NULL. */
+manta_status manta__proto_unpack(enum manta__proto_map map, const struct manta__msg *m,
+                                 manta_value *hold, void *out, manta_error *err);
+
+/* A map to be sent, which lives as long as the enclosing block. */
+#define MANTA__PACK(name, ...)                                                                     \
+  manta__##name##_map((manta_pair[MANTA__PROTO_PAIRS]){{0}}, &(struct manta__##name){__VA_ARGS__})
+
+#define MANTA__PROTO_MAP(name)                                                                     \
+  static inline manta_value manta__##name##_map(manta_pair pairs[MANTA__PROTO_PAIRS],              \
+                                                const struct manta__##name *body)                  \
+  {                                                                                                \
+    return manta__proto_map(pairs, MANTA__MAP_##name, body);                                       \
+  }
+#define MANTA__PROTO_MESSAGE(name)                                                                 \
+  MANTA__PROTO_MAP(name)                                                                           \
+  static inline manta_status manta__##name##_unpack(const struct manta__msg *m, manta_value *hold, \
+                                                    struct manta__##name *out, manta_error *err)   \
+  {                                                                                                \
+    return manta__proto_unpack(MANTA__MAP_##name, m, hold, out, err);                              \
+  }
+#define MAP(kind, number, ways, call, fds, name) MANTA__PROTO_MESSAGE(name)
+#define REPLY(kind, name)                        MANTA__PROTO_MESSAGE(name)
+#define PART(name)                               MANTA__PROTO_MAP(name)
+#include "group/proto.def"
+
+/* --- the table at run time ----------------------------------------------------------------------
+ */
+
+/* An end of a connection, by what it says to the other. A way and its reverse are neighbours. */
+enum manta__way {
+  MANTA__DRIVER_TO_AGENT, /* the far half of a bridge is its agent's driver … */
+  MANTA__AGENT_TO_DRIVER, /* … and the near half is its driver's agent */
+  MANTA__AGENT_TO_WORKER,
+  MANTA__WORKER_TO_AGENT,
+  MANTA__AGENT_TO_ZYGOTE,
+  MANTA__ZYGOTE_TO_AGENT,
+  MANTA__AGENT_TO_WRITER,
+  MANTA__WRITER_TO_AGENT,
+  MANTA__NEAR_TO_FAR,
+  MANTA__FAR_TO_NEAR,
+  MANTA__COMMAND_TO_AGENT,
+  MANTA__AGENT_TO_COMMAND,
+  MANTA__WAYS
+};
+
+/* For the making of a connection: what checks it. NULL in builds that do not. */
+const struct manta__conn_check *manta__proto_end(enum manta__way out);
+/* MANTA_EPROTO: this message does not go this way, or not like this. In every build; whoever passes
+ * on what comes from outside asks it. */
+manta_status manta__proto_check(const struct manta__msg *m, enum manta__way way, manta_error *err);
+/* The name of a kind, or "?". */
+const char *manta__proto_name(uint16_t kind);
 
 #endif

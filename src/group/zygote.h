@@ -13,29 +13,7 @@
 #ifndef MANTA_GROUP_ZYGOTE_H
 #define MANTA_GROUP_ZYGOTE_H
 
-#include <stdint.h>
-
 #include "group/worker.h"
-
-struct manta__fork_msg {
-  int64_t wid;
-};
-struct manta__forked_msg {
-  int64_t wid;
-  int32_t pid;     /* 0: failed */
-  int32_t error;   /* errno */
-  int32_t threads; /* > 1: started by exec, because there are so many */
-  int32_t zero;
-};
-struct manta__exited_msg {
-  int32_t pid;
-  int32_t status; /* as waitpid gives it */
-};
-
-struct manta__serving_msg {
-  int32_t pid;
-  int32_t cold; /* 1: a successor of it could load more */
-};
 
 /* Serves FORK until the agent goes away, which ends the process; comes back only in a worker that
  * was told to end. conn and lifeline are taken. */
