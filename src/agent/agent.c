@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,143 +21,6 @@
 #include "sys/sock.h"
 
 #define REAP_S 0.5
-
-// --- links ---------------------------------------------------------------------------------------
-
-static void link_events(struct manta__loop_conn *l);
-
-static void link_free(uv_handle_t *h)
-{
-  struct manta__loop_conn *l = h->data;
-  manta__conn_destroy(l->conn);
-  manta__free(l);
-}
-
-void manta__agent_disconnect(struct manta__loop_conn *l)
-{
-  if (!l || l->closing)
-    return;
-  l->closing = true;
-  uv_close((uv_handle_t *)&l->poll, link_free);
-}
-
-static void link_read(struct manta__loop_conn *l)
-{
-  struct manta__msg m;
-  manta_error err = MANTA_ERROR_INIT;
-  int rc = 0;
-  while (!l->closing && (rc = manta__conn_recv(l->conn, &m, &err)) == 1) {
-    l->on_msg(l, &m);
-    manta__msg_close(&m);
-  }
-  if (rc < 0 && !l->closing) {
-    if (rc != MANTA_ECLOSED)
-      manta__warn("agent: %s", err.message);
-    manta__agent_disconnect(l);
-    l->on_end(l);
-  }
-}
-
-static void on_link(uv_poll_t *h, int status, int events)
-{
-  struct manta__loop_conn *l = h->data;
-  manta_error err = MANTA_ERROR_INIT;
-  if (events & UV_WRITABLE)
-    manta__conn_flush(l->conn, &err); // a failure shows when reading
-  if (status < 0 || (events & UV_READABLE))
-    link_read(l);
-  if (!l->closing)
-    link_events(l);
-}
-
-static void link_events(struct manta__loop_conn *l)
-{
-  uv_poll_start(&l->poll, UV_READABLE | (manta__conn_pending(l->conn) ? UV_WRITABLE : 0), on_link);
-}
-
-struct manta__loop_conn *
-manta__agent_connect(struct manta__agent *a, int sock,
-                     void (*on_msg)(struct manta__loop_conn *, struct manta__msg *),
-                     void (*on_end)(struct manta__loop_conn *), void *owner, manta_error *err)
-{
-  struct manta__loop_conn *l = manta__calloc(1, sizeof *l);
-  if (!l) {
-    manta_error_set(err, MANTA_ENOMEM, "no memory for a link");
-    return NULL;
-  }
-  if (manta__conn_create(&l->conn, sock, NULL, err) < 0) {
-    manta__free(l);
-    return NULL;
-  }
-  l->on_msg = on_msg;
-  l->on_end = on_end;
-  l->owner = owner;
-  l->poll.data = l;
-  uv_poll_init(&a->loop, &l->poll, sock);
-  link_events(l);
-  return l;
-}
-
-void manta__agent_send(struct manta__loop_conn *l, const struct manta__msg *m)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  if (!l || l->closing)
-    return;
-  manta_status st = manta__conn_send(l->conn, m, &err);
-  if (st < 0 && st != MANTA_ECLOSED)
-    manta__warn("agent: %s", err.message);
-  link_events(l);
-}
-
-void manta__agent_send_value(struct manta__loop_conn *l, const struct manta__msg *m, manta_value *v)
-{
-  struct manta__msg full = *m;
-  void *bytes;
-  if (manta_value_pack(v, &bytes, &full.len, NULL) == MANTA_OK) {
-    full.data = bytes;
-    manta__agent_send(l, &full);
-    manta_free(bytes);
-  }
-  manta_value_fini(v);
-}
-
-void manta__agent_warn(struct manta__agent *a, uint32_t group, const char *fmt, ...)
-{
-  char text[1024];
-  va_list ap;
-  va_start(ap, fmt);
-  vsnprintf(text, sizeof text, fmt, ap);
-  va_end(ap);
-  manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
-  manta__agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_WARN, .group = group},
-                          &v);
-}
-
-// --- timers --------------------------------------------------------------------------------------
-
-uv_timer_t *manta__agent_timer(struct manta__agent *a, double first_s, double repeat_s,
-                               uv_timer_cb cb, void *data)
-{
-  uv_timer_t *t = manta__calloc(1, sizeof *t);
-  if (!t)
-    return NULL;
-  uv_timer_init(&a->loop, t);
-  t->data = data;
-  uv_timer_start(t, cb, (uint64_t)(first_s * 1e3), (uint64_t)(repeat_s * 1e3));
-  return t;
-}
-
-static void timer_free(uv_handle_t *h)
-{
-  manta__free(h);
-}
-
-void manta__agent_timer_stop(uv_timer_t **t)
-{
-  if (*t)
-    uv_close((uv_handle_t *)*t, timer_free);
-  *t = NULL;
-}
 
 // --- groups --------------------------------------------------------------------------------------
 
@@ -220,7 +82,7 @@ void manta__agent_group_ended(struct manta__agent_group *g)
   manta__agent_maybe_leave(a);
 }
 
-static void disband(struct manta__agent_group *g)
+void manta__agent_group_disband(struct manta__agent_group *g)
 {
   g->disband = true;
   manta__agent_room_forget(g);
@@ -231,185 +93,6 @@ static void disband(struct manta__agent_group *g)
   }
   manta__agent_heirs_release(g);
   manta__agent_group_ended(g);
-}
-
-// --- the driver's messages -----------------------------------------------------------------------
-
-static void begin_run(struct manta__agent_group *g, struct manta__msg *m)
-{
-  manta_value v = {0};
-  manta_error err = MANTA_ERROR_INIT;
-  if (manta__msg_value(m, &v, &err) < 0)
-    return;
-  g->run = m->id;
-  g->rest_ns = 0;
-  g->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
-  g->live = manta_value_as_bool(manta_value_get(&v, "live"), false);
-  if (manta_value_as_bool(manta_value_get(&v, "exec"), false)) {
-    manta_value_fini(&v); // a call between runs, or between two attempts of one
-    return;
-  }
-  manta__agent_snap_run_ended(g);
-  manta__agent_output_close_files(g);
-  manta__fd_close(&g->rundir);
-  manta__fd_close(&g->logdir);
-  manta__fd_close(&g->tty);
-  manta__free(g->path);
-  g->rundir = manta__msg_take_fd(m, 0);
-  g->logdir = manta__msg_take_fd(m, 1);
-  g->tty = manta__msg_take_fd(m, 2);
-  g->tty_rank = (int)manta_value_as_int(manta_value_get(&v, "pdb"), -1);
-  g->path = manta__strdup(manta_value_as_string(manta_value_get(&v, "path"), ""));
-  g->log_limit = manta_value_as_int(manta_value_get(&v, "log_limit"), 64 << 20);
-  g->keep_last = (int)manta_value_as_int(manta_value_get(&v, "keep_last"), 2);
-  g->keep_best = (int)manta_value_as_int(manta_value_get(&v, "keep_best"), 0);
-  g->score_min = manta_value_as_bool(manta_value_get(&v, "score_min"), false);
-  manta_value_fini(&v);
-}
-
-static void kill_workers(struct manta__agent_group *g, struct manta__msg *m)
-{
-  manta_value v = {0};
-  if (manta__msg_value(m, &v, NULL) < 0)
-    return;
-  const manta_value *wids = manta_value_get(&v, "wids");
-  const char *cause = manta_value_as_string(manta_value_get(&v, "cause"), "ended by the driver");
-  for (size_t i = 0; wids && i < wids->count; i++) {
-    struct manta__agent_worker *w =
-        manta__agent_worker_find(g->agent, manta_value_as_int(manta_value_at(wids, i), -1));
-    if (w && w->group == g)
-      manta__agent_worker_kill(w, cause);
-  }
-  manta_value_fini(&v);
-}
-
-// "client port server port": where the host was reached, if SSH led here. On the driver's own host
-// it tells how the user came there, which is another matter.
-static const char *own_address(const struct manta__agent *a, char *buf, size_t size)
-{
-  const char *s = a->far ? getenv("SSH_CONNECTION") : NULL;
-  buf[0] = 0;
-  for (int i = 0; s && i < 2; i++)
-    s = strchr(s, ' ') ? strchr(s, ' ') + 1 : NULL;
-  if (s)
-    snprintf(buf, size, "%.*s", (int)strcspn(s, " "), s);
-  return buf;
-}
-
-static void hello(struct manta__agent *a, struct manta__msg *m)
-{
-  char address[64];
-  manta_value in = {0};
-  a->wake_fd = manta__msg_take_fd(m, 0);
-  if (manta__msg_value(m, &in, NULL) == MANTA_OK)
-    a->wids = manta_value_as_int(manta_value_get(&in, "wids"), 0);
-  a->far = manta_value_as_bool(manta_value_get(&in, "far"), false);
-  const char *name = manta_value_as_string(manta_value_get(&in, "name"), a->host);
-  if (name != a->host)
-    snprintf(a->host, sizeof a->host, "%s", name);
-  manta_value_fini(&in);
-  struct manta__ledger_totals t = {0};
-  if (a->ledger)
-    manta__ledger_totals(a->ledger, &t);
-  manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
-                            MANTA_KV_INT("pid", getpid()), MANTA_KV_STR("host", a->host),
-                            MANTA_KV_STR("address", own_address(a, address, sizeof address)),
-                            MANTA_KV_REAL("cpus", t.cpus), MANTA_KV_REAL("gpus", t.gpus));
-  struct manta__msg out = {.kind = MANTA__M_HELLO, .flags = MANTA__FRAME_REPLY, .call = m->call};
-  manta__agent_send_value(a->driver, &out, &v);
-}
-
-static void notice(struct manta__agent *a)
-{
-  for (struct manta__agent_group *g = a->groups; g; g = g->next)
-    if (g->ctl)
-      atomic_store(&g->ctl->notice, 1);
-}
-
-static void driver_lost(struct manta__agent *a);
-
-static void on_driver_msg(struct manta__loop_conn *l, // style: one case a message
-                          struct manta__msg *m)
-{
-  struct manta__agent *a = l->owner;
-  if (m->kind == MANTA__M_HELLO) {
-    hello(a, m);
-    return;
-  }
-  if (m->kind == MANTA__M_PROGRAM) {
-    manta__agent_program(a, m);
-    return;
-  }
-  if (m->kind == MANTA__M_WARM) {
-    manta__agent_warm(a, m);
-    return;
-  }
-  if (m->kind == MANTA__M_LOST) {
-    driver_lost(a);
-    return;
-  }
-  // A request is answered also by an agent that has not heard of its trainer yet.
-  struct manta__agent_group *g =
-      manta__agent_group(a, m->group,
-                         m->call > 0 || m->kind == MANTA__M_RUN || m->kind == MANTA__M_SPAWN ||
-                             m->kind == MANTA__M_ATTEMPT);
-  if (!g)
-    return;
-  switch (m->kind) {
-  case MANTA__M_RUN:
-    begin_run(g, m);
-    break;
-  case MANTA__M_SPAWN:
-    manta__agent_spawn(g, m);
-    break;
-  case MANTA__M_ATTEMPT:
-    manta__agent_attempt(g, m);
-    break;
-  case MANTA__M_ABORT:
-    manta__agent_attempt_end(g, m);
-    break;
-  case MANTA__M_KILL:
-    kill_workers(g, m);
-    break;
-  case MANTA__M_NOTICE:
-    if (g->ctl)
-      atomic_store(&g->ctl->notice, 1);
-    break;
-  case MANTA__M_DRAIN:
-    manta__agent_drain(g, m);
-    break;
-  case MANTA__M_PROBE:
-    manta__agent_probe(g, m);
-    break;
-  case MANTA__M_RENEW:
-    manta__agent_renew(g, m);
-    break;
-  case MANTA__M_DISBAND:
-    disband(g);
-    break;
-  case MANTA__M_REST:
-    manta__agent_room_rest(g, m);
-    break;
-  case MANTA__M_ELSEWHERE:
-    manta__msg_value(m, &g->elsewhere, NULL);
-    break;
-  case MANTA__M_STORED:
-  case MANTA__M_STOREFAIL:
-    manta__agent_snap_written(g);
-    break;
-  case MANTA__M_GIVEN:
-  case MANTA__M_AGREED:
-    manta__agent_worker_tell_all(g, m);
-    break;
-  case MANTA__M_FETCH:
-    manta__agent_fetch(g, m);
-    break;
-  case MANTA__M_FETCHED:
-    manta__agent_fetched(g, m);
-    break;
-  default:
-    manta__warn("agent: message of unknown kind %u from the driver", m->kind);
-  }
 }
 
 // --- the end -------------------------------------------------------------------------------------
@@ -459,7 +142,7 @@ static void on_last_limit(uv_timer_t *t)
   leave(t->data);
 }
 
-static void driver_lost(struct manta__agent *a)
+void manta__agent_driver_lost(struct manta__agent *a)
 {
   if (a->driver_lost)
     return;
@@ -479,14 +162,14 @@ static void on_driver_end(struct manta__loop_conn *l)
 {
   struct manta__agent *a = l->owner;
   a->driver = NULL;
-  driver_lost(a);
+  manta__agent_driver_lost(a);
 }
 
 // A forked child of the driver may hold the socket open: its end is then seen here only.
 static void on_driver_pidfd(uv_poll_t *h, int status, int events)
 {
   uv_poll_stop(h);
-  driver_lost(h->data);
+  manta__agent_driver_lost(h->data);
 }
 
 // --- signals -------------------------------------------------------------------------------------
@@ -519,14 +202,16 @@ static void on_sigterm(uv_signal_t *h, int signum)
 {
   struct manta__agent *a = h->data;
   if (a->sigterms++ > 0) {
-    driver_lost(a); // the second one: end all
+    manta__agent_driver_lost(a); // the second one: end all
     return;
   }
-  notice(a);
-  manta_value v = MANTA_MAP(MANTA_KV_STR("what", "notice"));
-  for (struct manta__agent_group *g = a->groups; g; g = g->next)
+  for (struct manta__agent_group *g = a->groups; g; g = g->next) {
+    manta_value v = MANTA__PACK(asked_msg, .what = "notice");
+    if (g->ctl)
+      atomic_store(&g->ctl->notice, 1);
     manta__agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_ASKED, .group = g->id},
                             &v);
+  }
 }
 
 // --- the beginning -------------------------------------------------------------------------------
@@ -580,7 +265,8 @@ static manta_status open_agent(struct manta__agent *a, int conn, manta_error *er
   }
   manta__oom_happened(&a->ooms); // those before our time do not count
   MANTA_TRY(open_ledger(a, err));
-  a->driver = manta__agent_connect(a, conn, on_driver_msg, on_driver_end, a, err);
+  a->driver = manta__agent_connect(a, conn, MANTA__AGENT_TO_DRIVER, manta__agent_on_driver,
+                                   on_driver_end, a, err);
   if (!a->driver)
     return err->status;
   manta_error ignored;
@@ -594,9 +280,8 @@ static manta_status open_agent(struct manta__agent *a, int conn, manta_error *er
 static void refuse(int conn, const manta_error *why)
 {
   manta__conn *c;
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("status", why->status), MANTA_KV_STR("message", why->message));
-  if (manta__conn_create(&c, conn, NULL, NULL) == MANTA_OK) {
+  manta_value v = MANTA__PACK(refused_msg, .status = why->status, .message = why->message);
+  if (manta__conn_create(&c, conn, manta__proto_end(MANTA__AGENT_TO_DRIVER), NULL) == MANTA_OK) {
     manta__conn_send_value(c, &(struct manta__msg){.kind = MANTA__M_REFUSED}, &v, NULL);
     manta__conn_drain(c, manta__deadline(1), NULL);
     manta__conn_destroy(c);

@@ -12,7 +12,9 @@
  * (4) When its driver is gone it ends the workers at once, lets the writer finish the newest
  *     snapshot (at most AGENT_LAST_WRITE_S), and leaves.
  *
- * agent.c     the loop, the driver's messages, the end
+ * agent.c     the beginning, trainers' groups, signals, the end
+ * loop.c      connections and timers
+ * driver.c    the driver's messages
  * zygote.c    programs and their zygotes
  * worker.c    workers: birth, messages, death
  * attempt.c   attempts: who takes part, hangs
@@ -208,8 +210,21 @@ struct manta__agent {
 
 /* --- agent.c --- */
 int manta__agent_main(int conn, char *const argv[]);
+struct manta__agent_group *manta__agent_group(struct manta__agent *a, uint32_t id, bool make);
+bool manta__agent_group_alive(
+    const struct manta__agent_group *g); /* a worker lives, or a snapshot is to be written */
+void manta__agent_group_ended(
+    struct manta__agent_group *g); /* something of it ended: was it the last? */
+void manta__agent_group_disband(struct manta__agent_group *g);
+void manta__agent_driver_lost(struct manta__agent *a); /* may come more than once */
+void manta__agent_maybe_leave(struct manta__agent *a);
+
+/* --- driver.c --- */
+void manta__agent_on_driver(struct manta__loop_conn *l, struct manta__msg *m);
+
+/* --- loop.c --- */
 struct manta__loop_conn *
-manta__agent_connect(struct manta__agent *a, int sock,
+manta__agent_connect(struct manta__agent *a, int sock, enum manta__way end,
                      void (*on_msg)(struct manta__loop_conn *, struct manta__msg *),
                      void (*on_end)(struct manta__loop_conn *), void *owner, manta_error *err);
 void manta__agent_disconnect(
@@ -218,14 +233,10 @@ void manta__agent_disconnect(
 void manta__agent_send(struct manta__loop_conn *l, const struct manta__msg *m);
 void manta__agent_send_value(struct manta__loop_conn *l, const struct manta__msg *m,
                              manta_value *v); /* finishes v */
+void manta__agent_reply(struct manta__loop_conn *l, const struct manta__msg *request,
+                        manta_value *v); /* finishes v */
 void manta__agent_warn(struct manta__agent *a, uint32_t group, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-struct manta__agent_group *manta__agent_group(struct manta__agent *a, uint32_t id, bool make);
-bool manta__agent_group_alive(
-    const struct manta__agent_group *g); /* a worker lives, or a snapshot is to be written */
-void manta__agent_group_ended(
-    struct manta__agent_group *g); /* something of it ended: was it the last? */
-void manta__agent_maybe_leave(struct manta__agent *a);
 /* A timer that frees itself when stopped by manta__agent_timer_stop; NULL without memory. */
 uv_timer_t *manta__agent_timer(struct manta__agent *a, double first_s, double repeat_s,
                                uv_timer_cb cb, void *data);
@@ -293,7 +304,7 @@ const struct manta__share *manta__agent_heir_share(const struct manta__agent_wor
 /* Spent workers are asked to end, if they are not in their function any more. */
 void manta__agent_heirs_retire(struct manta__agent_group *g);
 /* An attempt is to be formed: what took part in the one before does so no more. */
-void manta__agent_heirs_turn(struct manta__agent_group *g, const manta_value *v);
+void manta__agent_heirs_turn(struct manta__agent_group *g, bool keep);
 /* Whether what a worker that is gone held is kept for a successor that may be asked for yet. */
 bool manta__agent_heirs_keep_share(const struct manta__agent_worker *w);
 /* Nobody succeeds those that are gone: what was kept is given back. */
@@ -345,9 +356,9 @@ bool manta__agent_snap_busy(const struct manta__agent_group *g);
 
 /* --- fetch.c --- */
 /* A rank asks for rank 0's newest snapshot; rank 0 is on this host. */
-void manta__agent_fetch(struct manta__agent_group *g, const struct manta__msg *m);
+void manta__agent_fetch(struct manta__agent_group *g, struct manta__msg *m);
 /* The answer, from another host. */
-void manta__agent_fetched(struct manta__agent_group *g, const struct manta__msg *m);
+void manta__agent_fetched(struct manta__agent_group *g, struct manta__msg *m);
 /* Rank 0 has saved, or left: answers who can be answered. */
 void manta__agent_fetch_look(struct manta__agent_group *g);
 void manta__agent_fetch_reset(struct manta__agent_group *g);

@@ -33,13 +33,12 @@ void manta__agent_attempt_abort(struct manta__agent_group *g, uint32_t cause)
 void manta__agent_attempt_end(struct manta__agent_group *g, struct manta__msg *m)
 {
   manta_value v = {0};
-  if (m->id.attempt != g->run.attempt || !g->ctl || manta__msg_value(m, &v, NULL) < 0)
+  struct manta__abort_msg in;
+  if (m->id.attempt != g->run.attempt || !g->ctl || manta__abort_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  int64_t rank = manta_value_as_int(manta_value_get(&v, "rank"), -1);
-  uint32_t cause = rank < 0 ? MANTA__ABORT_STOP : MANTA__ABORT_RANK + (uint32_t)rank;
-  if (rank >= 0)
-    manta__ctl_explain(g->ctl, cause, manta_value_as_string(manta_value_get(&v, "host"), "?"),
-                       manta_value_as_string(manta_value_get(&v, "cause"), "it died"));
+  uint32_t cause = in.rank < 0 ? MANTA__ABORT_STOP : MANTA__ABORT_RANK + (uint32_t)in.rank;
+  if (in.rank >= 0)
+    manta__ctl_explain(g->ctl, cause, in.host ? in.host : "?", in.cause ? in.cause : "it died");
   manta__ctl_abort(g->ctl, cause);
   manta_value_fini(&v);
 }
@@ -138,49 +137,29 @@ static void watch_health(struct manta__agent_group *g, double step_timeout)
 
 // --- forming ------------------------------------------------------------------------------------
 
-struct plan {
-  uint64_t key;
-  int count, min, must; /* must: the host as a whole has to have room for so many */
-  bool trains;          /* a train function, not a call between runs */
-  struct manta__request rq;
-  const manta_value *wids;  /* who takes part, by rank; NULL: we choose */
-  int first, world, node;   /* of several hosts: our first rank, all ranks, which host */
-  const manta_value *hosts; /* … and what they are called; NULL: there is only ours */
-  int planned;              /* workers of the run that this host is to have */
+struct plan { /* all of it borrowed from the message */
+  const struct manta__order *order;
+  struct manta__request rq;      /* what each of its workers needs */
+  struct manta__attempt_msg job; /* of an ATTEMPT */
   int job_fd;
-  struct manta__origin from; /* borrowed from the message */
+  struct manta__origin from;
 };
 
-static void read_plan(struct plan *p, const manta_value *v)
+static void begin_plan(struct plan *p, const struct manta__order *o)
 {
-  *p = (struct plan){.key = (uint64_t)manta_value_as_int(manta_value_get(v, "key"), 0),
-                     .count = (int)manta_value_as_int(manta_value_get(v, "count"), 1),
-                     .min = (int)manta_value_as_int(manta_value_get(v, "min"), 1),
-                     .must = (int)manta_value_as_int(manta_value_get(v, "must"), 1),
-                     .trains = manta_value_as_bool(manta_value_get(v, "trains"), true),
-                     .rq = {.cpus = manta_value_as_real(manta_value_get(v, "cpus"), 0),
-                            .strict = manta_value_as_bool(manta_value_get(v, "strict"), false),
-                            .pin = manta_value_as_bool(manta_value_get(v, "pin"), false),
-                            .gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0),
-                            .custom = manta_value_get(v, "resources")},
-                     .wids = manta_value_get(v, "wids"),
-                     .first = (int)manta_value_as_int(manta_value_get(v, "first"), 0),
-                     .world = (int)manta_value_as_int(manta_value_get(v, "world"), 0),
-                     .node = (int)manta_value_as_int(manta_value_get(v, "node"), 0),
-                     .hosts = manta_value_get(v, "hosts"),
-                     .planned = (int)manta_value_as_int(manta_value_get(v, "planned"), 1)};
+  p->order = o;
+  p->rq = (struct manta__request){
+      .cpus = o->cpus, .strict = o->strict, .pin = o->pin, .gpus = o->gpus, .custom = o->resources};
 }
-
 // A request is also the end of its trainer's idleness. A start without a run begins it anew.
 static void note_trainer(struct manta__agent_group *g, const struct manta__msg *m,
-                         const manta_value *v)
+                         const struct manta__order *o)
 {
-  const char *name = manta_value_as_string(manta_value_get(v, "name"), NULL);
-  if (name && (!g->name || strcmp(name, g->name) != 0)) {
+  if (!g->name || strcmp(o->name, g->name) != 0) {
     manta__free(g->name);
-    g->name = manta__strdup(name);
+    g->name = manta__strdup(o->name);
   }
-  g->hold = manta_value_as_bool(manta_value_get(v, "hold"), false);
+  g->hold = o->hold;
   g->rest_ns = m->kind == MANTA__M_SPAWN && m->id.run == 0 ? manta__now() : 0;
 }
 
@@ -188,7 +167,7 @@ static void note_trainer(struct manta__agent_group *g, const struct manta__msg *
 static bool usable(const struct manta__agent_worker *w, const struct plan *p)
 {
   return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked &&
-         !w->cause[0] && !manta__agent_spent(w) && (p->trains || !w->stays);
+         !w->cause[0] && !manta__agent_spent(w) && (p->order->trains || !w->stays);
 }
 
 static int idle_count(const struct manta__agent_group *g, const struct plan *p)
@@ -214,12 +193,12 @@ static manta_status list_gpus(struct manta__agent *a, const struct manta__reques
 static manta_status find_room(struct manta__agent_group *g, const struct plan *p, int idle,
                               struct manta__grant **out, manta_error *err)
 {
-  int want = p->count - idle, min = p->min - idle, granted = 0;
+  int want = p->order->count - idle, min = p->order->min - idle, granted = 0;
   *out = NULL;
   if (want <= 0)
     return MANTA_OK;
   MANTA_TRY(list_gpus(g->agent, &p->rq, err));
-  int must = p->must - idle;
+  int must = p->order->must - idle;
   manta_status st = MANTA_ENOROOM;
   if (must > min && must > 0) // asked as a whole first: what can never be is an error at once
     st = manta__ledger_reserve(g->agent->ledger, &p->rq, want, must, out, &granted, err);
@@ -264,12 +243,12 @@ static manta_status have_workers(struct manta__agent_group *g, const struct plan
 {
   struct manta__grant *room;
   int idle = idle_count(g, p);
-  idle += manta__agent_heirs_make(g, p->key, p->count - idle, err);
+  idle += manta__agent_heirs_make(g, p->order->key, p->order->count - idle, err);
   MANTA_TRY(find_room(g, p, idle, &room, err));
-  manta_status st = room ? start_workers(g, p->key, room, err) : MANTA_OK;
+  manta_status st = room ? start_workers(g, p->order->key, room, err) : MANTA_OK;
   // Half of them is an attempt too, if it is enough.
   idle = idle_count(g, p);
-  return st < 0 && (idle < p->min || idle == 0) ? st : MANTA_OK;
+  return st < 0 && (idle < p->order->min || idle == 0) ? st : MANTA_OK;
 }
 
 // Workers keep the rank they had if it is still there; the rest fill the gaps, in order of age.
@@ -277,7 +256,7 @@ static int fill_cells(struct manta__agent_group *g, const struct plan *p,
                       struct manta__agent_worker **by_cell)
 {
   struct manta__agent_worker *rest[MANTA__LEDGER_MAX_WORKERS];
-  int rests = 0, world = 0, count = p->count;
+  int rests = 0, world = 0, count = p->order->count;
   memset(by_cell, 0, sizeof *by_cell * (size_t)count);
   for (struct manta__agent_worker *w = g->workers; w; w = w->next) {
     if (!usable(w, p))
@@ -310,88 +289,89 @@ static void close_gaps(struct manta__agent_worker **by_cell, int count)
 static int threads_of(const struct manta__agent_worker *w, const struct plan *p)
 {
   const struct manta__share *s = manta__agent_heir_share(w);
-  return s && s->cores ? s->core_count : manta__omp_share(w->group->agent->cpus, p->planned);
+  return s && s->cores ? s->core_count : manta__omp_share(w->group->agent->cpus, p->job.planned);
 }
 
-static manta_status put_ranks(manta_value *v, const struct manta__agent_worker *w,
-                              const struct plan *p, int local_world)
+static manta_status list_cores(manta_value *out, const struct manta__share *s)
 {
-  char mark[48];
-  manta__orphans_mark(mark, sizeof mark, getpid(), w->wid);
-  manta_value head = MANTA_MAP(
-      MANTA_KV_INT("world", p->world ? p->world : local_world), MANTA_KV_INT("local_rank", w->cell),
-      MANTA_KV_INT("local_world", local_world), MANTA_KV_INT("node_rank", p->node),
-      MANTA_KV_STR("mark", mark), MANTA_KV_BOOL("keep", w->group->keep),
-      MANTA_KV_BOOL("await", w->awaits_go), MANTA_KV_BOOL("given", p->from.given),
-      MANTA_KV_INT("threads", threads_of(w, p)),
-      p->hosts ? MANTA_KV("hosts", *p->hosts) : MANTA_KV_STR("host", w->group->agent->host));
-  return manta_value_copy(v, &head);
+  MANTA_TRY(manta_value_set_list(out));
+  for (int i = 0; i < s->core_count; i++) {
+    manta_value id = manta_value_int(s->cores[i]);
+    MANTA_TRY(manta_value_append(out, &id));
+  }
+  return MANTA_OK;
+}
+
+// Marks the worker as the one that has the job.
+static void enlist(struct manta__agent_worker *w, int cell, const struct plan *p)
+{
+  struct manta__agent_group *g = w->group;
+  w->cell = cell;
+  w->rank = p->job.first + cell;
+  w->used |= p->order->trains;
+  w->stays = false;
+  w->turn = g->turn;
+  w->awaits_go = manta__agent_heirs_awaited(g);
+  w->attempt = g->run.attempt;
+  w->state = WORKER_RUNNING;
 }
 
 static void send_job(struct manta__agent_worker *w, int cell, int local_world, const struct plan *p)
 {
   struct manta__agent_group *g = w->group;
-  manta_value v = {0};
-  w->cell = cell;
-  w->rank = p->first + cell;
-  w->used |= p->trains;
-  w->stays = false;
-  w->turn = g->turn;
-  w->awaits_go = manta__agent_heirs_awaited(g);
-  if (put_ranks(&v, w, p, local_world) < 0)
-    return;
   const struct manta__share *s = manta__agent_heir_share(w);
-  if (s && s->gpus && s->gpus[0])
-    manta_value_put_string(&v, "gpus", s->gpus);
-  if (s && s->cores) {
-    manta_value list = {0};
-    manta_value_set_list(&list);
-    for (int i = 0; i < s->core_count; i++) {
-      manta_value id = manta_value_int(s->cores[i]);
-      manta_value_append(&list, &id);
-    }
-    manta_value_put(&v, "cpus", &list);
-  }
-  w->attempt = g->run.attempt;
-  w->state = WORKER_RUNNING;
+  manta_value cores = {0};
+  char mark[48];
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = g->run,
                          .fd = {g->ctl_fd, p->job_fd, g->heap_fd},
                          .fds = 3 + p->from.count};
+  if (s && s->cores && list_cores(&cores, s) < 0)
+    manta_value_fini(&cores); // not pinned, then
+  enlist(w, cell, p);
+  m.id.rank = w->rank;
   for (int i = 0; i < p->from.count; i++)
     m.fd[3 + i] = p->from.fd[i];
-  m.id.rank = w->rank;
+  manta__orphans_mark(mark, sizeof mark, getpid(), w->wid);
+  manta_value v = MANTA__PACK(
+      job_msg, .world = p->job.world ? p->job.world : local_world, .local_rank = w->cell,
+      .local_world = local_world, .node_rank = p->job.node, .mark = mark, .keep = g->keep,
+      .await = w->awaits_go, .given = p->from.given, .threads = threads_of(w, p),
+      .host = g->agent->host, .hosts = p->job.hosts, .addresses = p->job.addresses,
+      .firsts = p->job.firsts, .gpus = s && s->gpus && s->gpus[0] ? s->gpus : NULL,
+      .cpus = cores.type == MANTA_LIST ? &cores : NULL);
   manta__agent_output_terminal(w);
   manta__agent_send_value(w->conn, &m, &v);
+  manta_value_fini(&cores);
+}
+
+static void send_formed(struct manta__agent_group *g, manta_value *v)
+{
+  struct manta__msg m = {.kind = MANTA__M_FORMED, .group = g->id, .id = g->run};
+  manta__agent_send_value(g->agent->driver, &m, v);
 }
 
 static void tell_formed(struct manta__agent_group *g, struct manta__agent_worker **by_cell,
                         int world)
 {
-  manta_value v = {0}, list = {0};
-  manta_value_set_map(&v);
-  manta_value_set_list(&list);
+  manta_value wids = {0};
+  struct manta__ledger_totals t;
+  manta_value_set_list(&wids);
   for (int r = 0; r < world; r++) {
     manta_value wid = manta_value_int(by_cell[r]->wid);
-    manta_value_append(&list, &wid);
+    manta_value_append(&wids, &wid);
   }
-  struct manta__ledger_totals t;
   manta__ledger_totals(g->agent->ledger, &t);
-  manta_value_put_int(&v, "world", world);
-  manta_value_put_real(&v, "gpus", t.gpus);
-  manta_value_put(&v, "wids", &list);
-  manta__agent_send_value(
-      g->agent->driver, &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run},
-      &v);
+  manta_value v = MANTA__PACK(formed_msg, .world = world, .gpus = t.gpus, .wids = &wids);
+  send_formed(g, &v);
+  manta_value_fini(&wids);
 }
 
 void manta__agent_attempt_noroom(struct manta__agent_group *g, const manta_error *err)
 {
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("status", err->status), MANTA_KV_STR("message", err->message));
-  manta__agent_send_value(
-      g->agent->driver, &(struct manta__msg){.kind = MANTA__M_NOROOM, .group = g->id, .id = g->run},
-      &v);
+  struct manta__msg m = {.kind = MANTA__M_NOROOM, .group = g->id, .id = g->run};
+  manta_value v = MANTA__PACK(noroom_msg, .status = err->status, .message = err->message);
+  manta__agent_send_value(g->agent->driver, &m, &v);
 }
 
 // Those that the driver has chosen. One that is gone meanwhile it knows to be lost.
@@ -401,8 +381,8 @@ static int take_chosen(struct manta__agent_group *g, const struct plan *p,
   int found = 0;
   for (struct manta__agent_worker *w = g->workers; w; w = w->next) {
     int at = -1;
-    for (int i = 0; i < p->count && at < 0; i++)
-      if (manta_value_as_int(manta_value_at(p->wids, (size_t)i), -1) == w->wid)
+    for (int i = 0; i < p->order->count && at < 0; i++)
+      if (manta_value_as_int(manta_value_at(p->job.wids, (size_t)i), -1) == w->wid)
         at = i;
     if (at >= 0 && usable(w, p)) {
       by_cell[at] = w;
@@ -419,25 +399,26 @@ static manta_status form_chosen(struct manta__agent_group *g, const struct plan 
 {
   struct manta__agent_worker *by_cell[MANTA__LEDGER_MAX_WORKERS] = {0};
   take_chosen(g, p, by_cell);
-  MANTA_TRY(make_ctl(g, p->count, err));
-  g->world = p->count;
-  for (int r = 0; r < p->count; r++)
+  int count = p->order->count;
+  MANTA_TRY(make_ctl(g, count, err));
+  g->world = count;
+  for (int r = 0; r < count; r++)
     if (by_cell[r])
-      send_job(by_cell[r], r, p->count, p);
+      send_job(by_cell[r], r, count, p);
   return MANTA_OK;
 }
 
 static manta_status form(struct manta__agent_group *g, const struct plan *p, manta_error *err)
 {
   struct manta__agent_worker *by_cell[MANTA__LEDGER_MAX_WORKERS];
-  if (p->wids)
+  if (p->job.wids)
     return form_chosen(g, p, err);
   MANTA_TRY(have_workers(g, p, err));
   int world = fill_cells(g, p, by_cell);
-  if (world < p->min || world == 0)
+  if (world < p->order->min || world == 0)
     return manta_error_set(err, MANTA_ENOROOM, "only %d of at least %d workers have started", world,
-                           p->min);
-  close_gaps(by_cell, p->count);
+                           p->order->min);
+  close_gaps(by_cell, p->order->count);
   MANTA_TRY(make_ctl(g, world, err));
   g->world = world;
   for (int r = 0; r < world; r++)
@@ -447,46 +428,51 @@ static manta_status form(struct manta__agent_group *g, const struct plan *p, man
 }
 
 // Behind the job; a blob, if there is one, is the last descriptor.
-static void take_origin(struct manta__origin *o, const struct manta__msg *m, const manta_value *v)
+static void take_origin(struct manta__origin *o, const struct manta__msg *m, bool given)
 {
   int n = m->fds - 1 - (m->flags & MANTA__FRAME_BLOB ? 1 : 0);
-  o->given = manta_value_as_bool(manta_value_get(v, "given"), false);
+  o->given = given;
   for (o->count = 0; o->count < n && o->count < MANTA__ORIGIN_FDS; o->count++)
     o->fd[o->count] = m->fd[1 + o->count];
+}
+
+static manta_status begin_attempt(struct manta__agent_group *g, struct plan *p,
+                                  const struct manta__msg *m, manta_error *err)
+{
+  const struct manta__order *o = &p->job.order;
+  begin_plan(p, o);
+  p->job_fd = m->fd[0];
+  take_origin(&p->from, m, p->job.given);
+  manta__agent_heirs_turn(g, o->keep);
+  note_trainer(g, m, o);
+  manta__agent_snap_retire(g, p->job.retire_wid, p->job.retire_slot);
+  manta_status st = o->count < 1 || o->count > MANTA__LEDGER_MAX_WORKERS
+                        ? manta_error_set(err, MANTA_EINVAL, "%d workers", o->count)
+                        : form(g, p, err);
+  manta__agent_heirs_retire(g);
+  manta__agent_heirs_release(g);
+  watch_health(g, p->job.step_timeout);
+  return st;
 }
 
 void manta__agent_attempt(struct manta__agent_group *g, struct manta__msg *m)
 {
   manta_value v = {0};
   manta_error err = MANTA_ERROR_INIT;
-  struct plan p;
+  struct plan p = {0};
   manta__agent_attempt_leave(g);
   manta__agent_fetch_reset(g);
   g->run = m->id;
-  manta_status st = manta__msg_value(m, &v, &err);
-  if (st == MANTA_OK) {
-    read_plan(&p, &v);
-    manta__agent_heirs_turn(g, &v);
-    note_trainer(g, m, &v);
-    manta__agent_snap_retire(g, manta_value_as_int(manta_value_get(&v, "retire_wid"), -1),
-                             (int)manta_value_as_int(manta_value_get(&v, "retire_slot"), -1));
-    if (p.count < 1 || p.count > MANTA__LEDGER_MAX_WORKERS)
-      st = manta_error_set(&err, MANTA_EINVAL, "%d workers", p.count);
-    p.job_fd = m->fd[0];
-    take_origin(&p.from, m, &v);
-    if (st == MANTA_OK)
-      st = form(g, &p, &err);
-    manta__agent_heirs_retire(g);
-    manta__agent_heirs_release(g);
-    watch_health(g, manta_value_as_real(manta_value_get(&v, "step_timeout"), 0));
-  }
-  if (st < 0 && !(st == MANTA_ENOROOM && manta__agent_room_wait(g, m, &p.rq, p.count, &err)))
+  manta_status st = manta__attempt_msg_unpack(m, &v, &p.job, &err);
+  if (st == MANTA_OK)
+    st = begin_attempt(g, &p, m, &err);
+  if (st < 0 && !(st == MANTA_ENOROOM && manta__agent_room_wait(g, m, &p.rq, p.order->count, &err)))
     manta__agent_attempt_noroom(g, &err);
   manta_value_fini(&v);
 }
 
 // The eldest first: they are the ones that had a rank before.
-static void list_ready(const struct manta__agent_group *g, const struct plan *p, manta_value *out)
+static void tell_ready(struct manta__agent_group *g, const struct plan *p)
 {
   const struct manta__agent_worker *ready[MANTA__LEDGER_MAX_WORKERS];
   manta_value list = {0};
@@ -495,62 +481,54 @@ static void list_ready(const struct manta__agent_group *g, const struct plan *p,
        w = w->next)
     if (usable(w, p))
       ready[n++] = w;
-  manta_value_set_map(out);
   manta_value_set_list(&list);
-  manta_value_put_int(out, "world", n);
-  while (n-- > 0) {
-    manta_value wid = manta_value_int(ready[n]->wid);
+  for (int i = n; i-- > 0;) {
+    manta_value wid = manta_value_int(ready[i]->wid);
     manta_value_append(&list, &wid);
   }
-  manta_value_put(out, "ready", &list);
+  manta_value v = MANTA__PACK(formed_msg, .world = n, .ready = &list);
+  send_formed(g, &v);
+  manta_value_fini(&list);
 }
 
 void manta__agent_spawn(struct manta__agent_group *g, struct manta__msg *m)
 {
   manta_value v = {0};
   manta_error err = MANTA_ERROR_INIT;
-  struct plan p;
-  manta_status st = manta__msg_value(m, &v, &err);
+  struct manta__spawn_msg in;
+  struct plan p = {0};
+  manta_status st = manta__spawn_msg_unpack(m, &v, &in, &err);
   g->run = m->id;
   if (st == MANTA_OK) {
-    read_plan(&p, &v);
-    manta__agent_heirs_turn(g, &v);
-    note_trainer(g, m, &v);
+    begin_plan(&p, &in.order);
+    manta__agent_heirs_turn(g, in.order.keep);
+    note_trainer(g, m, &in.order);
     st = have_workers(g, &p, &err);
   }
-  if (st == MANTA_ENOROOM && manta__agent_room_wait(g, m, &p.rq, p.count, &err)) {
-    manta_value_fini(&v);
-    return;
-  }
-  if (st < 0)
+  if (st == MANTA_OK)
+    tell_ready(g, &p);
+  else if (!(st == MANTA_ENOROOM && manta__agent_room_wait(g, m, &p.rq, in.order.count, &err)))
     manta__agent_attempt_noroom(g, &err);
-  else {
-    manta_value done = {0};
-    list_ready(g, &p, &done);
-    manta__agent_send_value(
-        g->agent->driver,
-        &(struct manta__msg){.kind = MANTA__M_FORMED, .group = g->id, .id = g->run}, &done);
-  }
   manta_value_fini(&v);
 }
 
 void manta__agent_probe(struct manta__agent_group *g, struct manta__msg *m)
 {
   manta_value v = {0};
-  struct plan p;
+  struct manta__probe_msg in;
+  struct plan p = {0};
   struct manta__grant *grant = NULL;
   int room = 0;
-  if (manta__msg_value(m, &v, NULL) < 0)
+  if (manta__probe_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  read_plan(&p, &v);
-  if (p.count >= 1)
-    manta__ledger_reserve(g->agent->ledger, &p.rq, p.count, 1, &grant, &room, NULL);
+  begin_plan(&p, &in.order);
+  int count = in.order.count;
+  if (count >= 1)
+    manta__ledger_reserve(g->agent->ledger, &p.rq, count, 1, &grant, &room, NULL);
   manta__ledger_release(g->agent->ledger, grant);
-  if (room < p.count)
-    manta__agent_room_make(g, &p.rq, p.count); // for the next time
+  if (room < count)
+    manta__agent_room_make(g, &p.rq, count); // for the next time
   manta_value_fini(&v);
-  manta_value out = MANTA_MAP(MANTA_KV_INT("room", room));
-  struct manta__msg r = {
-      .kind = MANTA__M_PROBE, .flags = MANTA__FRAME_REPLY, .group = g->id, .call = m->call};
-  manta__agent_send_value(g->agent->driver, &r, &out);
+  manta_value out = MANTA__PACK(probe_reply, .room = room);
+  manta__agent_reply(g->agent->driver, m, &out);
 }

@@ -107,8 +107,10 @@ void manta__near_beat(void *n); /* if it is time */
 void manta__bridge_run_begin(struct manta__near *n, struct manta__msg *m);
 void manta__bridge_run_attempt(struct manta__near *n, struct manta__msg *m);
 void manta__bridge_run_disband(struct manta__near *n, uint32_t group);
-/* … and those of the far half; true: it is dealt with, else it is to be passed on. */
-bool manta__bridge_run_take(struct manta__near *n, struct manta__msg *m);
+/* … and those of the far half that are not to be passed on as they are. A failure: it does not keep
+ * to the protocol. */
+bool manta__bridge_run_takes(uint16_t kind);
+manta_status manta__bridge_run_take(struct manta__near *n, struct manta__msg *m, manta_error *err);
 /* Tells the far half what the driver has read; true while there is something that it has not. */
 bool manta__bridge_run_tails(struct manta__near *n);
 void manta__bridge_run_writers(struct manta__near *n);

@@ -79,7 +79,7 @@ static void to_agent(struct far *f, const struct manta__msg *m, const manta_valu
 
 static void refuse(struct far *f, manta_status st, const char *message)
 {
-  manta_value v = MANTA_MAP(MANTA_KV_INT("status", st), MANTA_KV_STR("message", message));
+  manta_value v = MANTA__PACK(refused_msg, .status = st, .message = message);
   if (!f->refused)
     to_near(f, &(struct manta__msg){.kind = MANTA__M_REFUSED}, 0, &v);
   f->refused = true;
@@ -87,22 +87,19 @@ static void refuse(struct far *f, manta_status st, const char *message)
 
 // --- rings --------------------------------------------------------------------------------------
 
-static void add_source(struct far *f, struct manta__msg *m)
+static void add_source(struct far *f, struct manta__msg *m, int64_t wid)
 {
-  manta_value v = {0};
   manta_error err = MANTA_ERROR_INIT;
   struct source *s = manta__calloc(1, sizeof *s);
-  if (!s || manta__msg_value(m, &v, &err) < 0 ||
-      manta__ring_open(&s->ring, manta__msg_take_fd(m, 0), &err) < 0) {
+  if (!s || manta__ring_open(&s->ring, manta__msg_take_fd(m, 0), &err) < 0) {
     manta__warn("manta agent: a ring: %s", err.message);
     manta__free(s);
-  } else {
-    s->group = m->group;
-    s->wid = manta_value_as_int(manta_value_get(&v, "wid"), -1);
-    s->next = f->sources;
-    f->sources = s;
+    return;
   }
-  manta_value_fini(&v);
+  s->group = m->group;
+  s->wid = wid;
+  s->next = f->sources;
+  f->sources = s;
 }
 
 static void drop_source(struct far *f, int64_t wid)
@@ -167,88 +164,96 @@ static bool pump_rows(struct far *f)
   return flowing;
 }
 
-static void on_tail(struct far *f, const struct manta__msg *m)
+static manta_status on_tail(struct far *f, struct manta__msg *m, manta_error *err)
 {
   struct manta__rows_msg at;
-  if (m->len != sizeof at)
-    return;
-  memcpy(&at, m->data, sizeof at);
+  if (!manta__msg_copy(m, &at, sizeof at))
+    return manta_error_set(err, MANTA_EPROTO, "TAIL with %zu bytes", m->len);
   for (struct source *s = f->sources; s; s = s->next)
     if (s->wid == at.wid)
       manta__ring_release_to(&s->ring, at.pos);
+  return MANTA_OK;
 }
 
 // --- messages of the near half ------------------------------------------------------------------
 
-static void on_open(struct far *f, struct manta__msg *m)
+static manta_status on_open(struct far *f, struct manta__msg *m, manta_error *err)
 {
   manta_value v = {0};
+  struct manta__open_msg in;
   char text[256];
-  if (manta__msg_value(m, &v, NULL) < 0)
-    return;
-  const char *version = manta_value_as_string(manta_value_get(&v, "version"), "?");
-  if (strcmp(version, manta_version()) != 0 ||
-      manta_value_as_int(manta_value_get(&v, "protocol"), 0) != MANTA__PROTO_VERSION) {
+  MANTA_TRY(manta__open_msg_unpack(m, &v, &in, err));
+  if (strcmp(in.version, manta_version()) != 0 || in.protocol != MANTA__PROTO_VERSION) {
     snprintf(text, sizeof text, "manta is %s there, and %s at the driver", manta_version(),
-             version);
+             in.version);
     refuse(f, MANTA_EUNSUPPORTED, text);
   }
-  f->timeout_s = manta_value_as_real(manta_value_get(&v, "timeout"), 15);
+  f->timeout_s = in.timeout;
   manta_value_fini(&v);
+  return MANTA_OK;
 }
 
-static void on_hello(struct far *f, struct manta__msg *m)
+static manta_status on_beat(struct far *f, struct manta__msg *m, manta_error *err)
+{
+  return MANTA_OK;
+}
+
+static manta_status on_hello(struct far *f, struct manta__msg *m, manta_error *err)
 {
   manta_value v = {0};
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__hello_msg in;
   struct manta__msg out = {.kind = m->kind, .call = m->call, .fd = {f->wake_fd}, .fds = 1};
-  if (manta__msg_value(m, &v, NULL) < 0)
-    return;
-  manta_value_put_bool(&v, "far", true);
-  to_agent(f, &out, &v);
+  MANTA_TRY(manta__hello_msg_unpack(m, &v, &in, err));
+  in.far = true;
+  manta_value to = manta__hello_msg_map(pairs, &in);
+  to_agent(f, &out, &to);
   manta_value_fini(&v);
+  return MANTA_OK;
 }
 
 // The program must lie at the same path here, and be the same build.
-static manta_status find_program(manta_value *v, manta_error *err)
+static manta_status find_program(struct manta__program_msg *p, manta_error *err)
 {
-  const char *path = manta_value_as_string(manta_value_get(v, "path"), "");
   struct stat sb;
   uint64_t hash;
   char host[256] = "?";
   gethostname(host, sizeof host - 1);
-  if (stat(path, &sb) < 0 || manta__exe_hash(path, &hash, NULL) < 0)
+  if (stat(p->path, &sb) < 0 || manta__exe_hash(p->path, &hash, NULL) < 0)
     return manta_error_set(err, MANTA_ENOENT,
                            "the program %s is not on host %s: %m\nhint: it must lie at the same "
                            "path on every host",
-                           path, host);
-  if ((int64_t)(hash >> 1) != manta_value_as_int(manta_value_get(v, "hash"), -1))
+                           p->path, host);
+  if (hash >> 1 != p->hash)
     return manta_error_set(err, MANTA_ESTATE,
                            "the program %s on host %s is not the driver's build\nhint: copy the "
                            "driver's program there",
-                           path, host);
-  manta_value_put_int(v, "dev", (int64_t)sb.st_dev);
-  manta_value_put_int(v, "ino", (int64_t)sb.st_ino);
-  manta_value_put_int(v, "size", (int64_t)sb.st_size);
-  return manta_value_put_int(v, "mtime_ns",
-                             (int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec);
+                           p->path, host);
+  p->dev = sb.st_dev;
+  p->ino = sb.st_ino;
+  p->size = (uint64_t)sb.st_size;
+  p->mtime_ns = (int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec;
+  return MANTA_OK;
 }
 
-static void on_program(struct far *f, struct manta__msg *m)
+static manta_status on_program(struct far *f, struct manta__msg *m, manta_error *err)
 {
   manta_value v = {0};
-  manta_error err = MANTA_ERROR_INIT;
-  if (manta__msg_value(m, &v, NULL) < 0)
-    return;
-  if (find_program(&v, &err) < 0)
-    manta_value_put_string(&v, "why", err.message);
-  const char *path = manta_value_as_string(manta_value_get(&v, "cwd"), "/");
-  int cwd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__program_msg in;
+  manta_error why = MANTA_ERROR_INIT;
+  MANTA_TRY(manta__program_msg_unpack(m, &v, &in, err));
+  if (find_program(&in, &why) < 0)
+    in.why = why.message;
+  int cwd = open(in.cwd ? in.cwd : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (cwd < 0)
     cwd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC); // the job says it, if it matters
   struct manta__msg out = {.kind = m->kind, .fd = {cwd}, .fds = cwd >= 0};
-  to_agent(f, &out, &v);
+  manta_value to = manta__program_msg_map(pairs, &in);
+  to_agent(f, &out, &to);
   manta__fd_close(&cwd);
   manta_value_fini(&v);
+  return MANTA_OK;
 }
 
 static struct ckpt *ckpt_of(struct far *f, uint32_t group)
@@ -264,55 +269,45 @@ static struct ckpt *ckpt_of(struct far *f, uint32_t group)
   return c;
 }
 
-static void on_ckpt(struct far *f, struct manta__msg *m)
+static manta_status on_ckpt(struct far *f, struct manta__msg *m, manta_error *err)
 {
   struct ckpt *c = ckpt_of(f, m->group);
   if (!c)
-    return;
+    return MANTA_OK;
   manta__fd_close(&c->fd);
   c->fd = manta__msg_take_fd(m, 0);
+  return MANTA_OK;
 }
 
-static void on_attempt(struct far *f, struct manta__msg *m)
+static manta_status on_attempt(struct far *f, struct manta__msg *m, manta_error *err)
 {
-  struct ckpt *c = m->call ? ckpt_of(f, m->group) : NULL;
+  manta_value v = {0};
+  struct manta__attempt_msg in;
   struct manta__msg out = *m;
-  out.call = 0;
-  if (c && c->fd >= 0 && m->fds >= 1 && m->fds < MANTA__MSG_FDS) { // between the job and a blob
-    out.fd[m->fds] = m->fd[m->fds - 1];
-    out.fd[1] = c->fd;
-    out.fds = m->fds + 1;
-  }
+  if (m->fds != 1 || (m->flags & MANTA__FRAME_BLOB))
+    return manta_error_set(err, MANTA_EPROTO, "ATTEMPT with %d descriptors", m->fds);
+  MANTA_TRY(manta__attempt_msg_unpack(m, &v, &in, err));
+  struct ckpt *c = in.stored ? ckpt_of(f, m->group) : NULL;
+  if (c && c->fd >= 0)
+    out.fd[out.fds++] = c->fd;
   to_agent(f, &out, NULL);
+  manta_value_fini(&v);
+  return MANTA_OK;
 }
 
-static void on_near(struct far *f, struct manta__msg *m)
+static manta_status pass_on(struct far *f, struct manta__msg *m, manta_error *err)
 {
-  switch (m->kind) {
-  case MANTA__M_OPEN:
-    on_open(f, m);
-    break;
-  case MANTA__M_BEAT:
-    break;
-  case MANTA__M_HELLO:
-    on_hello(f, m);
-    break;
-  case MANTA__M_PROGRAM:
-    on_program(f, m);
-    break;
-  case MANTA__M_CKPT:
-    on_ckpt(f, m);
-    break;
-  case MANTA__M_ATTEMPT:
-    on_attempt(f, m);
-    break;
-  case MANTA__M_TAIL:
-    on_tail(f, m);
-    break;
-  default:
-    to_agent(f, m, NULL);
-  }
+  MANTA_TRY(manta__proto_check(m, MANTA__NEAR_TO_FAR, err));
+  to_agent(f, m, NULL);
+  return MANTA_OK;
 }
+
+static manta_status (*const handlers[MANTA__M_KINDS])(struct far *f, struct manta__msg *m,
+                                                      manta_error *err) = {
+    [MANTA__M_OPEN] = on_open,       [MANTA__M_BEAT] = on_beat, [MANTA__M_HELLO] = on_hello,
+    [MANTA__M_PROGRAM] = on_program, [MANTA__M_CKPT] = on_ckpt, [MANTA__M_ATTEMPT] = on_attempt,
+    [MANTA__M_TAIL] = on_tail,
+};
 
 static void read_near(struct far *f)
 {
@@ -320,13 +315,18 @@ static void read_near(struct far *f)
   manta_error err = MANTA_ERROR_INIT;
   bool heard = false;
   int rc = 0;
-  while (f->near && (rc = manta__stream_recv(f->near, &m, &heard, &err)) == 1) {
-    on_near(f, &m);
+  while (f->near && !f->refused && (rc = manta__stream_recv(f->near, &m, &heard, &err)) == 1) {
+    bool ours = m.kind < MANTA__M_KINDS && handlers[m.kind];
+    manta_status st = (ours ? handlers[m.kind] : pass_on)(f, &m, &err);
     manta__msg_close(&m);
+    if (st < 0)
+      refuse(f, st, err.message);
   }
   if (heard)
     f->heard_ns = manta__now();
-  if (f->near && rc < 0) {
+  if (rc == MANTA_EPROTO) {
+    refuse(f, MANTA_EPROTO, err.message);
+  } else if (f->near && rc < 0) {
     manta__stream_destroy(f->near);
     f->near = NULL;
   }
@@ -340,21 +340,44 @@ static uint64_t lane_of(const struct manta__msg *m)
   return last ? (uint64_t)m->group << 32 | (uint32_t)(m->id.rank + 1) : 0;
 }
 
-static void on_agent(struct far *f, struct manta__msg *m)
+// The near half makes a ring of its own.
+static void on_worker(struct far *f, struct manta__msg *m)
 {
   manta_value v = {0};
-  if (m->kind == MANTA__M_WORKER && m->fds > 0) {
-    add_source(f, m);
-    m->fds = 0;
-    m->call = 1; // the near half makes a ring
-  }
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__worker_msg in;
+  struct manta__msg out = {.kind = m->kind, .group = m->group, .id = m->id};
+  if (manta__worker_msg_unpack(m, &v, &in, NULL) < 0)
+    return;
+  in.ring = m->fds > 0;
+  if (in.ring)
+    add_source(f, m, in.wid);
+  manta_value to = manta__worker_msg_map(pairs, &in);
+  to_near(f, &out, lane_of(m), &to);
+  manta_value_fini(&v);
+}
+
+static void on_gone(struct far *f, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__gone_msg in;
+  to_near(f, m, lane_of(m), NULL);
+  if (manta__gone_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    drop_source(f, in.wid);
+  manta_value_fini(&v);
+}
+
+static void on_agent(struct far *f, struct manta__msg *m)
+{
   if (m->kind == MANTA__M_DONE || m->kind == MANTA__M_GONE || m->kind == MANTA__M_WRITE)
     send_all_rows(f, m->group);
   f->refused |= m->kind == MANTA__M_REFUSED;
-  to_near(f, m, lane_of(m), NULL);
-  if (m->kind == MANTA__M_GONE && manta__msg_value(m, &v, NULL) == MANTA_OK)
-    drop_source(f, manta_value_as_int(manta_value_get(&v, "wid"), -1));
-  manta_value_fini(&v);
+  if (m->kind == MANTA__M_WORKER)
+    on_worker(f, m);
+  else if (m->kind == MANTA__M_GONE)
+    on_gone(f, m);
+  else
+    to_near(f, m, lane_of(m), NULL);
 }
 
 static void read_agent(struct far *f)
@@ -427,7 +450,7 @@ static manta_status take_stdio(struct far *f, manta_error *err)
   dup2(null, STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   close(null);
-  return manta__stream_create(&f->near, in, out, NULL, err);
+  return manta__stream_create(&f->near, in, out, manta__proto_end(MANTA__FAR_TO_NEAR), err);
 }
 
 static manta_status start_agent(struct far *f, manta_error *err)
@@ -440,7 +463,8 @@ static manta_status start_agent(struct far *f, manta_error *err)
   self[n] = 0;
   setenv("MANTA_BIN", self, 1); // the agent is of this very build
   MANTA_TRY(manta__engine_start_role(MANTA__ROLE_AGENT, argv, &sock, &f->agent_pid, err));
-  manta_status st = manta__conn_create(&f->agent, sock, NULL, err);
+  manta_status st =
+      manta__conn_create(&f->agent, sock, manta__proto_end(MANTA__DRIVER_TO_AGENT), err);
   if (st < 0)
     close(sock);
   return st;

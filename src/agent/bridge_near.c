@@ -92,7 +92,7 @@ static manta_status start_command(struct manta__near *n, manta_error *err)
   }
   n->command_pidfd = manta__pidfd_open(n->command_pid);
   MANTA_TRY(manta__fd_nonblock(n->err_fd, true, err));
-  return manta__stream_create(&n->far, io[0], io[0], NULL, err);
+  return manta__stream_create(&n->far, io[0], io[0], manta__proto_end(MANTA__NEAR_TO_FAR), err);
 }
 
 static void remember(struct manta__near *n, const char *p, size_t len)
@@ -145,27 +145,31 @@ static void read_words(struct manta__near *n)
 
 // --- messages -----------------------------------------------------------------------------------
 
+static void on_hello(struct manta__near *n, struct manta__msg *m)
+{
+  n->wake_fd = manta__msg_take_fd(m, 0);
+  m->fds = 0;
+  manta__near_to_far(n, m, NULL);
+}
+
+static void on_disband(struct manta__near *n, struct manta__msg *m)
+{
+  manta__near_to_far(n, m, NULL);
+  manta__bridge_run_disband(n, m->group);
+}
+
 static void on_driver(struct manta__near *n, struct manta__msg *m)
 {
-  switch (m->kind) {
-  case MANTA__M_HELLO:
-    n->wake_fd = manta__msg_take_fd(m, 0);
-    m->fds = 0;
+  static void (*const handlers[MANTA__M_KINDS])(struct manta__near * n, struct manta__msg * m) = {
+      [MANTA__M_HELLO] = on_hello,
+      [MANTA__M_RUN] = manta__bridge_run_begin,
+      [MANTA__M_ATTEMPT] = manta__bridge_run_attempt,
+      [MANTA__M_DISBAND] = on_disband,
+  };
+  if (m->kind < MANTA__M_KINDS && handlers[m->kind])
+    handlers[m->kind](n, m);
+  else
     manta__near_to_far(n, m, NULL);
-    break;
-  case MANTA__M_RUN:
-    manta__bridge_run_begin(n, m);
-    break;
-  case MANTA__M_ATTEMPT:
-    manta__bridge_run_attempt(n, m);
-    break;
-  case MANTA__M_DISBAND:
-    manta__near_to_far(n, m, NULL);
-    manta__bridge_run_disband(n, m->group);
-    break;
-  default:
-    manta__near_to_far(n, m, NULL);
-  }
 }
 
 static void driver_lost(struct manta__near *n)
@@ -192,21 +196,6 @@ static void read_driver(struct manta__near *n)
     driver_lost(n);
 }
 
-static void on_far(struct manta__near *n, struct manta__msg *m)
-{
-  manta_value v = {0};
-  if (m->kind == MANTA__M_REFUSED && manta__msg_value(m, &v, NULL) == MANTA_OK) {
-    n->why.status = (manta_status)manta_value_as_int(manta_value_get(&v, "status"), MANTA_EAGENT);
-    snprintf(n->why.message, sizeof n->why.message, "%s",
-             manta_value_as_string(manta_value_get(&v, "message"), ""));
-    manta_value_fini(&v);
-    return;
-  }
-  n->spoke |= m->kind == MANTA__M_HELLO;
-  if (m->kind != MANTA__M_BEAT && !manta__bridge_run_take(n, m))
-    manta__near_to_driver(n, m);
-}
-
 // The other end is gone, or speaks another language.
 static void far_ended(struct manta__near *n, const manta_error *err)
 {
@@ -220,6 +209,30 @@ static void far_ended(struct manta__near *n, const manta_error *err)
   n->far = NULL;
 }
 
+static manta_status on_refused(struct manta__near *n, struct manta__msg *m, manta_error *err)
+{
+  manta_value v = {0};
+  struct manta__refused_msg in;
+  MANTA_TRY(manta__refused_msg_unpack(m, &v, &in, err));
+  n->why.status = (manta_status)in.status;
+  snprintf(n->why.message, sizeof n->why.message, "%s", in.message);
+  manta_value_fini(&v);
+  return MANTA_OK;
+}
+
+static manta_status on_far(struct manta__near *n, struct manta__msg *m, manta_error *err)
+{
+  if (m->kind == MANTA__M_REFUSED)
+    return on_refused(n, m, err);
+  n->spoke |= m->kind == MANTA__M_HELLO;
+  if (manta__bridge_run_takes(m->kind))
+    return manta__bridge_run_take(n, m, err);
+  MANTA_TRY(manta__proto_check(m, MANTA__FAR_TO_NEAR, err));
+  if (m->kind != MANTA__M_BEAT)
+    manta__near_to_driver(n, m);
+  return MANTA_OK;
+}
+
 static bool paused(const struct manta__near *n)
 {
   return n->driver && manta__conn_queued(n->driver) > BRIDGE_PAUSE;
@@ -231,8 +244,9 @@ static void read_far(struct manta__near *n)
   manta_error err = MANTA_ERROR_INIT;
   bool heard = paused(n); // it may have spoken: we do not listen
   int rc = 0;
-  while (n->far && !paused(n) && (rc = manta__stream_recv(n->far, &m, &heard, &err)) == 1) {
-    on_far(n, &m);
+  while (n->far && rc >= 0 && !paused(n) &&
+         (rc = manta__stream_recv(n->far, &m, &heard, &err)) == 1) {
+    rc = on_far(n, &m, &err);
     manta__msg_close(&m);
   }
   if (heard)
@@ -298,9 +312,8 @@ static void tell_why(struct manta__near *n, int status)
     snprintf(message, sizeof message,
              "host %s: its command ended before an agent answered: %s\nthe command: %.300s%s%.500s",
              n->name, how, n->command, n->words_len ? "\nits last output: " : "", n->words);
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("status", n->why.status < 0 ? n->why.status : MANTA_EAGENT),
-                MANTA_KV_STR("message", message));
+  manta_value v = MANTA__PACK(
+      refused_msg, .status = n->why.status < 0 ? n->why.status : MANTA_EAGENT, .message = message);
   struct manta__msg m = {.kind = MANTA__M_REFUSED};
   if (n->driver && manta__conn_send_value(n->driver, &m, &v, NULL) == MANTA_OK)
     manta__conn_drain(n->driver, manta__deadline(1), NULL);
@@ -384,13 +397,12 @@ static manta_status begin(struct manta__near *n, int conn, char *const argv[], m
   if (*end || !(n->timeout_s > 0))
     return manta_error_set(err, MANTA_EINVAL, "the timeout must be a number of seconds, not %s",
                            argv[3]);
-  MANTA_TRY(manta__conn_create(&n->driver, conn, NULL, err));
+  MANTA_TRY(manta__conn_create(&n->driver, conn, manta__proto_end(MANTA__AGENT_TO_DRIVER), err));
   n->driver_pidfd = manta__pidfd_open(getppid());
   n->heard_ns = manta__now();
   MANTA_TRY(start_command(n, err));
-  manta_value v = MANTA_MAP(MANTA_KV_STR("version", manta_version()),
-                            MANTA_KV_INT("protocol", MANTA__PROTO_VERSION),
-                            MANTA_KV_REAL("timeout", n->timeout_s));
+  manta_value v = MANTA__PACK(open_msg, .version = manta_version(),
+                              .protocol = MANTA__PROTO_VERSION, .timeout = n->timeout_s);
   manta__near_to_far(n, &(struct manta__msg){.kind = MANTA__M_OPEN}, &v);
   return MANTA_OK;
 }

@@ -64,7 +64,7 @@ static void bury(struct manta__bridge_run *r)
   }
 }
 
-static void announce(struct manta__bridge_run *r, struct manta__msg *msg, int64_t wid)
+static struct manta__mirror *add_mirror(struct manta__bridge_run *r, int64_t wid)
 {
   manta_error err = MANTA_ERROR_INIT;
   struct manta__mirror *m = manta__calloc(1, sizeof *m);
@@ -75,38 +75,39 @@ static void announce(struct manta__bridge_run *r, struct manta__msg *msg, int64_
   if (st < 0) {
     manta__warn("bridge to %s: no ring: %s", r->near->name, err.message);
     manta__free(m);
-    return;
+    return NULL;
   }
   m->wid = wid;
   m->next = r->mirrors;
   r->mirrors = m;
-  msg->fd[0] = m->ring.fd;
-  msg->fds = 1;
-  msg->call = 0;
-  manta__near_to_driver(r->near, msg);
-  msg->fds = 0; // it stays ours
+  return m;
 }
 
-static int64_t wid_of(struct manta__msg *m)
+static manta_status on_worker(struct manta__bridge_run *r, struct manta__msg *m, manta_error *err)
 {
   manta_value v = {0};
-  int64_t wid = manta__msg_value(m, &v, NULL) == MANTA_OK
-                    ? manta_value_as_int(manta_value_get(&v, "wid"), -1)
-                    : -1;
+  struct manta__worker_msg in;
+  struct manta__msg out = *m;
+  MANTA_TRY(manta__worker_msg_unpack(m, &v, &in, err));
+  struct manta__mirror *k = in.ring ? add_mirror(r, in.wid) : NULL;
+  out.fds = k ? 1 : 0;
+  out.fd[0] = k ? k->ring.fd : -1;
+  if (k || !in.ring)
+    manta__near_to_driver(r->near, &out);
   manta_value_fini(&v);
-  return wid;
+  return MANTA_OK;
 }
 
-static void on_rows(struct manta__bridge_run *r, const struct manta__msg *m)
+static manta_status on_rows(struct manta__bridge_run *r, struct manta__msg *m, manta_error *err)
 {
   struct manta__rows_msg at;
   bool wake = false;
   if (m->len < sizeof at)
-    return;
+    return manta_error_set(err, MANTA_EPROTO, "ROWS with %zu bytes", m->len);
   memcpy(&at, m->data, sizeof at);
   struct manta__mirror *k = find_mirror(r, at.wid);
   if (!k)
-    return;
+    return MANTA_OK;
   if (manta__ring_put(&k->ring, at.pos, (const uint8_t *)m->data + sizeof at, m->len - sizeof at,
                       at.last, &wake) < 0)
     manta__warn("bridge to %s: rows that do not fit", r->near->name);
@@ -114,6 +115,7 @@ static void on_rows(struct manta__bridge_run *r, const struct manta__msg *m)
     ssize_t n = write(r->near->wake_fd, &(uint64_t){1}, 8);
     (void)n; // the counter is full: then it is awake
   }
+  return MANTA_OK;
 }
 
 bool manta__bridge_run_tails(struct manta__near *n)
@@ -156,7 +158,7 @@ static struct manta__rank_log *log_of(struct manta__bridge_run *r, int rank)
   return l;
 }
 
-static void on_output(struct manta__bridge_run *r, struct manta__msg *m)
+static manta_status on_output(struct manta__bridge_run *r, struct manta__msg *m, manta_error *err)
 {
   int rank = m->id.rank;
   struct manta__rank_log *l = r->logdir >= 0 && rank >= 0 ? log_of(r, rank) : NULL;
@@ -167,38 +169,43 @@ static void on_output(struct manta__bridge_run *r, struct manta__msg *m)
   }
   if (rank == 0 || r->show_all)
     manta__near_to_driver(r->near, m);
+  return MANTA_OK;
 }
 
-static void on_live(struct manta__bridge_run *r, struct manta__msg *m)
+static manta_status on_live(struct manta__bridge_run *r, struct manta__msg *m, manta_error *err)
 {
   if (m->id.rank == 0 || r->show_all)
     manta__near_to_driver(r->near, m);
+  return MANTA_OK;
 }
 
 // --- the writer ---------------------------------------------------------------------------------
 
-static void tell_both(struct manta__bridge_run *r, struct manta__msg *m)
+// The far half keeps the slot until it is told.
+static void say_written(struct manta__bridge_run *r)
 {
-  m->group = r->group;
-  m->id = r->id;
-  m->fds = 0;
-  manta__near_to_driver(r->near, m);
-  if (m->kind != MANTA__M_WARN) {
-    r->writing = false;
-    manta__near_to_far(r->near, m, NULL);
-  }
+  struct manta__msg m = {.kind = MANTA__M_WRITTEN, .group = r->group, .id = r->id};
+  r->writing = false;
+  manta__near_to_far(r->near, &m, NULL);
+}
+
+static void on_writer(struct manta__bridge_run *r, const struct manta__msg *m)
+{
+  struct manta__msg out = *m;
+  out.group = r->group;
+  out.id = r->id;
+  manta__near_to_driver(r->near, &out);
+  if (m->kind != MANTA__M_WARN)
+    say_written(r);
 }
 
 static void say_failed(struct manta__bridge_run *r, int64_t iteration, const char *why)
 {
-  manta_value v = MANTA_MAP(MANTA_KV_INT("iteration", iteration), MANTA_KV_STR("message", why));
-  struct manta__msg m = {.kind = MANTA__M_STOREFAIL};
-  void *bytes;
-  if (manta_value_pack(&v, &bytes, &m.len, NULL) < 0)
-    return;
-  m.data = bytes;
-  tell_both(r, &m);
-  manta_free(bytes);
+  manta_value v = MANTA__PACK(storefail_msg, .iteration = iteration, .message = why);
+  struct manta__msg m = {.kind = MANTA__M_STOREFAIL, .group = r->group, .id = r->id};
+  if (r->near->driver)
+    manta__conn_send_value(r->near->driver, &m, &v, NULL); // a failure shows when reading
+  say_written(r);
 }
 
 static void end_writer(struct manta__bridge_run *r)
@@ -231,7 +238,8 @@ static manta_status have_writer(struct manta__bridge_run *r, manta_error *err)
   if (r->job.rundir < 0)
     return manta_error_set(err, MANTA_ESTATE, "there is no run directory");
   MANTA_TRY(manta__writer_start(&r->job, &sock, &r->writer_pid, err));
-  manta_status st = manta__conn_create(&r->writer, sock, NULL, err);
+  manta_status st =
+      manta__conn_create(&r->writer, sock, manta__proto_end(MANTA__AGENT_TO_WRITER), err);
   if (st < 0)
     close(sock);
   return st;
@@ -244,7 +252,7 @@ void manta__bridge_run_writers(struct manta__near *n)
     manta_error err = MANTA_ERROR_INIT;
     int rc = 0;
     while (r->writer && (rc = manta__conn_recv(r->writer, &m, &err)) == 1) {
-      tell_both(r, &m);
+      on_writer(r, &m);
       manta__msg_close(&m);
     }
     if (r->writer && rc < 0) {
@@ -288,63 +296,54 @@ static manta_status write_snapshot(struct manta__bridge_run *r, struct manta__ms
 }
 
 // One that comes when the next attempt has begun without it is of no use.
-static void on_snapshot(struct manta__bridge_run *r, struct manta__msg *m)
+static manta_status on_snapshot(struct manta__bridge_run *r, struct manta__msg *m, manta_error *err)
 {
   struct manta__snap_msg s;
-  manta_error err = MANTA_ERROR_INIT;
-  if (m->len != sizeof s)
-    return;
-  memcpy(&s, m->data, sizeof s);
+  manta_error why = MANTA_ERROR_INIT;
+  if (!manta__msg_copy(m, &s, sizeof s))
+    return manta_error_set(err, MANTA_EPROTO, "WRITE with %zu bytes", m->len);
   if (m->id.run != r->id.run || m->id.attempt != r->id.attempt) {
-    struct manta__msg done = {.kind = MANTA__M_STORED, .group = r->group, .id = r->id};
+    struct manta__msg done = {.kind = MANTA__M_WRITTEN, .group = r->group, .id = r->id};
     manta__near_to_far(r->near, &done, NULL);
-  } else if (write_snapshot(r, m, &s, &err) < 0) {
-    say_failed(r, s.iteration, err.message);
+  } else if (write_snapshot(r, m, &s, &why) < 0) {
+    say_failed(r, s.iteration, why.message);
   }
+  return MANTA_OK;
 }
 
 // --- messages of the far half -------------------------------------------------------------------
 
-static void on_gone(struct manta__bridge_run *r, struct manta__msg *m)
+static manta_status on_gone(struct manta__bridge_run *r, struct manta__msg *m, manta_error *err)
 {
-  struct manta__mirror *k = find_mirror(r, wid_of(m));
+  manta_value v = {0};
+  struct manta__gone_msg in;
+  MANTA_TRY(manta__gone_msg_unpack(m, &v, &in, err));
+  struct manta__mirror *k = find_mirror(r, in.wid);
+  manta_value_fini(&v);
   manta__near_to_driver(r->near, m);
   if (k)
     k->gone = true;
   bury(r);
   if (r->disband && !r->mirrors)
     manta__bridge_run_disband(r->near, r->group);
+  return MANTA_OK;
 }
 
-bool manta__bridge_run_take(struct manta__near *n, struct manta__msg *m)
+static manta_status (*const handlers[MANTA__M_KINDS])(struct manta__bridge_run *r,
+                                                      struct manta__msg *m, manta_error *err) = {
+    [MANTA__M_WORKER] = on_worker, [MANTA__M_ROWS] = on_rows, [MANTA__M_GONE] = on_gone,
+    [MANTA__M_OUTPUT] = on_output, [MANTA__M_LIVE] = on_live, [MANTA__M_WRITE] = on_snapshot,
+};
+
+bool manta__bridge_run_takes(uint16_t kind)
 {
-  struct manta__bridge_run *r = m->kind == MANTA__M_WORKER || m->kind == MANTA__M_ROWS ||
-                                        m->kind == MANTA__M_GONE || m->kind == MANTA__M_OUTPUT ||
-                                        m->kind == MANTA__M_LIVE || m->kind == MANTA__M_WRITE
-                                    ? find(n, m->group)
-                                    : NULL;
-  if (!r || (m->kind == MANTA__M_WORKER && m->call == 0))
-    return false;
-  switch (m->kind) {
-  case MANTA__M_WORKER: // with a ring
-    announce(r, m, wid_of(m));
-    break;
-  case MANTA__M_ROWS:
-    on_rows(r, m);
-    break;
-  case MANTA__M_GONE:
-    on_gone(r, m);
-    break;
-  case MANTA__M_OUTPUT:
-    on_output(r, m);
-    break;
-  case MANTA__M_LIVE:
-    on_live(r, m);
-    break;
-  default:
-    on_snapshot(r, m);
-  }
-  return true;
+  return kind < MANTA__M_KINDS && handlers[kind];
+}
+
+manta_status manta__bridge_run_take(struct manta__near *n, struct manta__msg *m, manta_error *err)
+{
+  struct manta__bridge_run *r = find(n, m->group);
+  return r ? handlers[m->kind](r, m, err) : MANTA_OK;
 }
 
 // --- messages of the driver ---------------------------------------------------------------------
@@ -358,35 +357,37 @@ static void leave_run(struct manta__bridge_run *r)
   r->writing = r->log_failed = false;
 }
 
-// The directory stays here; of all that ranks print, the far half is to send everything.
-static void take_run(struct manta__bridge_run *r, struct manta__msg *m, const manta_value *v)
+// The directory stays here.
+static void take_run(struct manta__bridge_run *r, struct manta__msg *m,
+                     const struct manta__run_msg *in)
 {
-  r->job = (struct manta__writer_job){
-      .rundir = manta__msg_take_fd(m, 0),
-      .keep_last = (int)manta_value_as_int(manta_value_get(v, "keep_last"), 2),
-      .keep_best = (int)manta_value_as_int(manta_value_get(v, "keep_best"), 0),
-      .score_min = manta_value_as_bool(manta_value_get(v, "score_min"), false)};
+  r->job = (struct manta__writer_job){.rundir = manta__msg_take_fd(m, 0),
+                                      .keep_last = in->keep_last,
+                                      .keep_best = in->keep_best,
+                                      .score_min = in->score_min};
   r->logdir = manta__msg_take_fd(m, 1);
-  r->log_limit = manta_value_as_int(manta_value_get(v, "log_limit"), 64 << 20);
+  r->log_limit = in->log_limit;
 }
 
 void manta__bridge_run_begin(struct manta__near *n, struct manta__msg *m)
 {
   manta_value v = {0};
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__run_msg in;
   struct manta__bridge_run *r = find(n, m->group);
-  if (!r || manta__msg_value(m, &v, NULL) < 0)
+  if (!r || manta__run_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  bool exec = manta_value_as_bool(manta_value_get(&v, "exec"), false);
-  if (!exec)
-    leave_run(r);
   r->id = m->id;
   r->disband = false;
-  r->show_all = manta_value_as_bool(manta_value_get(&v, "show_all"), false);
-  if (!exec)
-    take_run(r, m, &v);
-  manta_value_put_bool(&v, "show_all", true);
+  r->show_all = in.show_all;
+  if (!in.exec) {
+    leave_run(r);
+    take_run(r, m, &in);
+  }
+  in.show_all = true; // of all that ranks print, the far half is to send everything
   struct manta__msg out = {.kind = m->kind, .group = m->group, .id = m->id};
-  manta__near_to_far(n, &out, &v);
+  manta_value to = manta__run_msg_map(pairs, &in);
+  manta__near_to_far(n, &out, &to);
   manta_value_fini(&v);
 }
 
@@ -421,11 +422,31 @@ static manta_status send_checkpoint(struct manta__bridge_run *r, const int *from
 
 static void refuse(struct manta__bridge_run *r, const manta_error *why)
 {
-  manta_value v =
-      MANTA_MAP(MANTA_KV_INT("status", why->status), MANTA_KV_STR("message", why->message));
+  manta_value v = MANTA__PACK(noroom_msg, .status = why->status, .message = why->message);
   struct manta__msg m = {.kind = MANTA__M_NOROOM, .group = r->group, .id = r->id};
   if (r->near->driver)
     manta__conn_send_value(r->near->driver, &m, &v, NULL);
+}
+
+// The far half puts the checkpoint that it has behind the job.
+static manta_status pass_attempt(struct manta__bridge_run *r, struct manta__msg *m,
+                                 manta_error *err)
+{
+  manta_value v = {0};
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__attempt_msg in;
+  int from = m->fds - 1 - (m->flags & MANTA__FRAME_BLOB ? 1 : 0);
+  MANTA_TRY(manta__attempt_msg_unpack(m, &v, &in, err));
+  manta_status st = from > 0 ? send_checkpoint(r, m->fd + 1, from, err) : MANTA_OK;
+  if (st == MANTA_OK) {
+    in.stored = from > 0;
+    struct manta__msg out = {
+        .kind = m->kind, .group = m->group, .id = m->id, .fd = {m->fd[0]}, .fds = 1};
+    manta_value to = manta__attempt_msg_map(pairs, &in);
+    manta__near_to_far(r->near, &out, &to);
+  }
+  manta_value_fini(&v);
+  return st;
 }
 
 void manta__bridge_run_attempt(struct manta__near *n, struct manta__msg *m)
@@ -435,16 +456,8 @@ void manta__bridge_run_attempt(struct manta__near *n, struct manta__msg *m)
   if (!r)
     return;
   r->id = m->id;
-  int blob = m->flags & MANTA__FRAME_BLOB ? 1 : 0, ckpt = m->fds - 1 - blob;
-  if (ckpt > 0 && send_checkpoint(r, m->fd + 1, ckpt, &err) < 0) {
+  if (pass_attempt(r, m, &err) < 0)
     refuse(r, &err);
-    return;
-  }
-  struct manta__msg out = *m;
-  out.call = ckpt > 0; // with the checkpoint that it has
-  out.fds = 1 + blob;
-  out.fd[1] = m->fd[m->fds - 1];
-  manta__near_to_far(n, &out, NULL);
 }
 
 void manta__bridge_run_disband(struct manta__near *n, uint32_t group)

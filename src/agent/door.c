@@ -44,48 +44,41 @@ static const char *state_of(const struct manta__agent_worker *w)
   return w->state == WORKER_RUNNING ? "running" : "idle";
 }
 
-static manta_value describe_group(struct manta__agent_group *g)
+// A copy of its own, appended.
+static void add(manta_value *list, const manta_value *v)
 {
-  manta_value v = {0}, list = {0};
-  char holds[400];
-  manta_value_set_map(&v);
-  manta_value_set_list(&list);
-  manta_value_put_string(&v, "path", g->path ? g->path : "");
-  manta_value_put_int(&v, "attempt", g->run.attempt);
-  manta_value_put_int(&v, "world", g->world);
-  manta__agent_holders_own(g, holds, sizeof holds);
-  manta_value_put_string(&v, "holds", holds);
-  for (struct manta__agent_worker *w = g->workers; w; w = w->next) {
-    manta_value one = {0};
-    if (w->state == WORKER_GONE)
-      continue;
-    manta_value_set_map(&one);
-    manta_value_put_int(&one, "rank", w->rank);
-    manta_value_put_int(&one, "pid", w->pid);
-    manta_value_put_int(&one, "attempt", w->attempt);
-    manta_value_put_string(&one, "state", state_of(w));
-    manta_value_append(&list, &one);
-  }
-  for (size_t i = 0; i < g->elsewhere.count && g->elsewhere.type == MANTA_LIST; i++) {
-    manta_value one = {0};
-    if (manta_value_copy(&one, manta_value_at(&g->elsewhere, i)) == MANTA_OK)
-      manta_value_append(&list, &one);
-  }
-  manta_value_put(&v, "workers", &list);
-  return v;
+  manta_value one = {0};
+  if (manta_value_copy(&one, v) == MANTA_OK)
+    manta_value_append(list, &one);
+  manta_value_fini(&one);
 }
 
-static void answer_ps(struct manta__agent *a, manta_value *out)
+static void describe_workers(const struct manta__agent_group *g, manta_value *list)
 {
-  manta_value runs = {0};
-  manta_value_set_list(&runs);
-  for (struct manta__agent_group *g = a->groups; g; g = g->next) {
-    manta_value one = describe_group(g);
-    manta_value_append(&runs, &one);
+  manta_value_set_list(list);
+  for (const struct manta__agent_worker *w = g->workers; w; w = w->next) {
+    manta_value one = MANTA__PACK(ps_worker, .rank = w->rank, .pid = w->pid, .attempt = w->attempt,
+                                  .state = state_of(w));
+    if (w->state != WORKER_GONE)
+      add(list, &one);
   }
-  manta_value_put_int(out, "agent", getpid());
-  manta_value_put_int(out, "driver", a->driver_lost ? -1 : a->far ? 0 : a->driver_pid);
-  manta_value_put(out, "runs", &runs);
+  for (size_t i = 0; i < g->elsewhere.count && g->elsewhere.type == MANTA_LIST; i++)
+    add(list, manta_value_at(&g->elsewhere, i));
+}
+
+static void describe_runs(struct manta__agent *a, manta_value *runs)
+{
+  manta_value_set_list(runs);
+  for (struct manta__agent_group *g = a->groups; g; g = g->next) {
+    char holds[400];
+    manta_value workers = {0};
+    describe_workers(g, &workers);
+    manta__agent_holders_own(g, holds, sizeof holds);
+    manta_value one = MANTA__PACK(ps_run, .path = g->path ? g->path : "", .attempt = g->run.attempt,
+                                  .world = g->world, .holds = holds, .workers = &workers);
+    add(runs, &one);
+    manta_value_fini(&workers);
+  }
 }
 
 static bool same_run(const struct manta__agent_group *g, const char *path)
@@ -94,38 +87,48 @@ static bool same_run(const struct manta__agent_group *g, const char *path)
 }
 
 // What the driver must do is passed on to it; the answer says only that it was.
-static void pass_on(struct manta__agent *a, const manta_value *ask, manta_value *out)
+static bool pass_on(struct manta__agent *a, const struct manta__ask_msg *ask)
 {
-  const char *path = manta_value_as_string(manta_value_get(ask, "run"), "");
   bool found = false;
   for (struct manta__agent_group *g = a->groups; g; g = g->next) {
-    if (!same_run(g, path))
+    if (!ask->run || !same_run(g, ask->run))
       continue;
     found = true;
-    manta_value copy = {0};
-    if (manta_value_copy(&copy, ask) == MANTA_OK)
-      manta__agent_send_value(a->driver,
-                              &(struct manta__msg){.kind = MANTA__M_ASKED, .group = g->id}, &copy);
-    if (g->ctl && !strcmp(manta_value_as_string(manta_value_get(ask, "what"), ""), "notice"))
+    manta_value v = MANTA__PACK(asked_msg, .what = ask->what, .n = ask->n);
+    manta__agent_send_value(a->driver, &(struct manta__msg){.kind = MANTA__M_ASKED, .group = g->id},
+                            &v);
+    if (g->ctl && !strcmp(ask->what, "notice"))
       atomic_store(&g->ctl->notice, 1);
   }
-  manta_value_put_bool(out, "found", found);
+  return found;
 }
 
+// Whoever speaks another language has no business here.
 static void on_msg(struct manta__loop_conn *l, struct manta__msg *m)
 {
   struct manta__door *d = l->owner;
-  manta_value ask = {0}, out = {0};
-  if (m->kind != MANTA__M_ASK || manta__msg_value(m, &ask, NULL) < 0)
+  struct manta__agent *a = d->agent;
+  manta_value v = {0}, runs = {0};
+  struct manta__ask_msg ask;
+  if (manta__ask_msg_unpack(m, &v, &ask, NULL) < 0) {
+    manta__agent_disconnect(l);
+    d->visitors--;
     return;
-  manta_value_set_map(&out);
-  if (!strcmp(manta_value_as_string(manta_value_get(&ask, "what"), ""), "ps"))
-    answer_ps(d->agent, &out);
-  else
-    pass_on(d->agent, &ask, &out);
-  struct manta__msg r = {.kind = MANTA__M_ASK, .flags = MANTA__FRAME_REPLY, .call = m->call};
-  manta__agent_send_value(l, &r, &out);
-  manta_value_fini(&ask);
+  }
+  struct manta__ask_reply out = {.agent = getpid(),
+                                 .driver = a->driver_lost ? -1
+                                           : a->far       ? 0
+                                                          : a->driver_pid};
+  if (!strcmp(ask.what, "ps")) {
+    describe_runs(a, &runs);
+    out.runs = &runs;
+  } else {
+    out.found = pass_on(a, &ask);
+  }
+  manta_value reply = manta__ask_reply_map((manta_pair[MANTA__PROTO_PAIRS]){{0}}, &out);
+  manta__agent_reply(l, m, &reply);
+  manta_value_fini(&runs);
+  manta_value_fini(&v);
 }
 
 static bool same_user(int fd)
@@ -143,7 +146,7 @@ static void on_visitor(uv_poll_t *h, int status, int events)
   if (fd < 0)
     return;
   if (d->visitors >= MAX_VISITORS || !same_user(fd) ||
-      !manta__agent_connect(d->agent, fd, on_msg, on_end, d, &err)) {
+      !manta__agent_connect(d->agent, fd, MANTA__AGENT_TO_COMMAND, on_msg, on_end, d, &err)) {
     close(fd);
     return;
   }

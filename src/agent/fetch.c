@@ -8,12 +8,8 @@
  * (2) A slot that was handed out is not written again: its worker makes another.
  * (3) Requests belong to one attempt. They end with rank 0's function, or with the attempt.
  */
-#include <string.h>
-#include <unistd.h>
-
 #include "agent/agent.h"
 #include "base/alloc.h"
-#include "base/log.h"
 
 struct manta__fetch {
   struct manta__fetch *next;
@@ -29,7 +25,7 @@ static struct manta__agent_worker *of_rank(const struct manta__agent_group *g, i
   return NULL;
 }
 
-void manta__agent_fetched(struct manta__agent_group *g, const struct manta__msg *m)
+void manta__agent_fetched(struct manta__agent_group *g, struct manta__msg *m)
 {
   struct manta__agent_worker *w = of_rank(g, m->id.rank);
   if (m->id.attempt == g->run.attempt && w && w->state == WORKER_RUNNING)
@@ -99,15 +95,15 @@ void manta__agent_fetch_reset(struct manta__agent_group *g)
   g->saves = 0;
 }
 
-void manta__agent_fetch(struct manta__agent_group *g, const struct manta__msg *m)
+void manta__agent_fetch(struct manta__agent_group *g, struct manta__msg *m)
 {
-  struct manta__fetch *f = m->id.attempt == g->run.attempt && m->len == sizeof f->least
-                               ? manta__calloc(1, sizeof *f)
-                               : NULL;
+  uint64_t least;
+  bool ours = m->id.attempt == g->run.attempt && manta__msg_copy(m, &least, sizeof least);
+  struct manta__fetch *f = ours ? manta__calloc(1, sizeof *f) : NULL;
   if (!f)
     return;
-  *f = (struct manta__fetch){.next = g->fetches, .rank = m->id.rank, .call = m->call};
-  memcpy(&f->least, m->data, sizeof f->least);
+  *f = (struct manta__fetch){
+      .next = g->fetches, .rank = m->id.rank, .call = m->call, .least = least};
   g->fetches = f;
   manta__agent_fetch_look(g);
 }

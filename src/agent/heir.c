@@ -117,9 +117,9 @@ static void drop_needless(struct manta__agent_group *g)
   }
 }
 
-void manta__agent_heirs_turn(struct manta__agent_group *g, const manta_value *v)
+void manta__agent_heirs_turn(struct manta__agent_group *g, bool keep)
 {
-  g->keep = manta_value_as_bool(manta_value_get(v, "keep"), false);
+  g->keep = keep;
   g->turn++;
   drop_needless(g);
 }
@@ -214,15 +214,15 @@ void manta__agent_heirs_admit(struct manta__agent_group *g)
 void manta__agent_renew(struct manta__agent_group *g, struct manta__msg *m)
 {
   manta_value v = {0};
+  struct manta__renew_msg in;
   manta_error err = MANTA_ERROR_INIT;
-  if (m->id.run != g->run.run || manta__msg_value(m, &v, NULL) < 0)
+  if (m->id.run != g->run.run || manta__renew_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  int count = (int)manta_value_as_int(manta_value_get(&v, "count"), 0);
-  uint64_t key = (uint64_t)manta_value_as_int(manta_value_get(&v, "key"), 0);
+  int count = in.order.count;
   g->turn++;
   for (struct manta__agent_worker *w = g->workers; w; w = w->next)
-    w->stays &= !manta_value_as_bool(manta_value_get(&v, "over"), false);
-  if (manta__agent_heirs_make(g, key, count, &err) < count && err.status < 0)
+    w->stays &= !in.over;
+  if (manta__agent_heirs_make(g, in.order.key, count, &err) < count && err.status < 0)
     manta__debug("no successors ahead of their use: %s", err.message);
   manta__agent_heirs_retire(g);
   manta__agent_heirs_release(g);

@@ -89,12 +89,12 @@ static void on_limit(uv_timer_t *t)
 
 static void add_lines(struct manta__holders *h, const manta_value *runs)
 {
-  for (size_t i = 0; runs && runs->type == MANTA_LIST && i < runs->count; i++) {
-    const manta_value *run = manta_value_at(runs, i);
-    const char *line = manta_value_as_string(manta_value_get(run, "holds"), "");
+  for (size_t i = 0; runs && i < runs->count; i++) {
+    struct manta__ps_run run;
     size_t n = strlen(h->err.message);
-    if (line[0])
-      snprintf(h->err.message + n, sizeof h->err.message - n, "\nheld by %s", line);
+    if (manta__proto_read(MANTA__MAP_ps_run, manta_value_at(runs, i), &run, NULL) == MANTA_OK &&
+        run.holds[0])
+      snprintf(h->err.message + n, sizeof h->err.message - n, "\nheld by %s", run.holds);
   }
 }
 
@@ -111,9 +111,9 @@ static void on_answer(struct manta__loop_conn *l, struct manta__msg *m)
 {
   struct manta__holders *h = l->owner;
   manta_value v = {0};
-  if (m->kind != MANTA__M_ASK || manta__msg_value(m, &v, NULL) < 0)
-    return;
-  add_lines(h, manta_value_get(&v, "runs"));
+  struct manta__ask_reply in;
+  if (manta__ask_reply_unpack(m, &v, &in, NULL) == MANTA_OK)
+    add_lines(h, in.runs);
   manta_value_fini(&v);
   manta__agent_disconnect(l);
   close_conn(h, l);
@@ -138,17 +138,17 @@ static void ask_one(struct manta__holders *h, int dirfd, const char *name)
 {
   int fd = connect_to(dirfd, name);
   struct manta__loop_conn *l =
-      fd >= 0 ? manta__agent_connect(h->group->agent, fd, on_answer, on_end, h, NULL) : NULL;
-  manta_value ask = {0};
+      fd >= 0 ? manta__agent_connect(h->group->agent, fd, MANTA__COMMAND_TO_AGENT, on_answer,
+                                     on_end, h, NULL)
+              : NULL;
   if (!l) {
     manta__fd_close(&fd);
     return;
   }
   h->conn[h->conns++] = l;
   h->open++;
-  if (manta_value_set_map(&ask) == MANTA_OK &&
-      manta_value_put_string(&ask, "what", "ps") == MANTA_OK)
-    manta__agent_send_value(l, &(struct manta__msg){.kind = MANTA__M_ASK, .call = 1}, &ask);
+  manta_value ask = MANTA__PACK(ask_msg, .what = "ps");
+  manta__agent_send_value(l, &(struct manta__msg){.kind = MANTA__M_ASK, .call = 1}, &ask);
 }
 
 static bool is_other_agent(const char *name)

@@ -20,9 +20,10 @@
 void manta__agent_room_rest(struct manta__agent_group *g, struct manta__msg *m)
 {
   manta_value v = {0};
-  if (manta__msg_value(m, &v, NULL) < 0)
+  struct manta__rest_msg in;
+  if (manta__rest_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  g->hold = manta_value_as_bool(manta_value_get(&v, "hold"), false);
+  g->hold = in.hold;
   g->rest_ns = manta__now();
   manta_value_fini(&v);
 }

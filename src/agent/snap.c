@@ -143,8 +143,8 @@ static void on_writer_end(struct manta__loop_conn *l)
   g->writer = NULL;
   if (g->writing) {
     manta_value v =
-        MANTA_MAP(MANTA_KV_INT("iteration", g->writing->slot[g->writing_slot].snap.iteration),
-                  MANTA_KV_STR("message", "the process that writes checkpoints died"));
+        MANTA__PACK(storefail_msg, .iteration = g->writing->slot[g->writing_slot].snap.iteration,
+                    .message = "the process that writes checkpoints died");
     manta__agent_send_value(
         g->agent->driver,
         &(struct manta__msg){.kind = MANTA__M_STOREFAIL, .group = g->id, .id = g->run}, &v);
@@ -157,7 +157,8 @@ static manta_status start_writer(struct manta__agent_group *g, manta_error *err)
   struct manta__writer_job job = {g->rundir, g->keep_last, g->keep_best, g->score_min};
   int sock;
   MANTA_TRY(manta__writer_start(&job, &sock, &g->writer_pid, err));
-  g->writer = manta__agent_connect(g->agent, sock, on_writer_msg, on_writer_end, g, err);
+  g->writer = manta__agent_connect(g->agent, sock, MANTA__AGENT_TO_WRITER, on_writer_msg,
+                                   on_writer_end, g, err);
   if (g->writer)
     return MANTA_OK;
   close(sock);
@@ -267,9 +268,8 @@ void manta__agent_snap(struct manta__agent_worker *w, struct manta__msg *m)
 {
   struct manta__snap_msg s;
   manta_error err = MANTA_ERROR_INIT;
-  if (m->len != sizeof s)
+  if (!manta__msg_copy(m, &s, sizeof s))
     return;
-  memcpy(&s, m->data, sizeof s);
   if (w->rank == 0 && s.saves > w->group->saves)
     w->group->saves = s.saves;
   if (s.slot < 0 || s.slot >= MANTA__SLOTS) {

@@ -82,7 +82,7 @@ static void one_death(struct manta__agent *a, const struct manta__agent_death *d
     return;
   w->dying = true;
   manta__agent_heirs_expect_end(w);
-  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid));
+  manta_value v = MANTA__PACK(dying_msg, .wid = w->wid);
   struct manta__msg m = {.kind = MANTA__M_DYING, .group = w->group->id};
   m.id = w->group->run;
   manta__agent_send_value(a->driver, &m, &v);

@@ -47,50 +47,61 @@ struct manta__agent_worker *manta__agent_worker_of_pid(struct manta__agent *a, p
 
 // --- messages ------------------------------------------------------------------------------------
 
-static void forward(struct manta__agent_worker *w, const struct manta__msg *m)
+static void on_ready(struct manta__agent_worker *w, struct manta__msg *m)
+{
+  manta__agent_watch_begin(w);
+}
+
+static void on_stays(struct manta__agent_worker *w, struct manta__msg *m)
+{
+  w->stays = true;
+}
+
+static void on_leaves(struct manta__agent_worker *w, struct manta__msg *m)
+{
+  w->exit_asked = true;
+}
+
+static void forward(struct manta__agent_worker *w, struct manta__msg *m)
 {
   struct manta__msg out = *m;
   out.group = w->group->id;
   manta__agent_send(w->group->agent->driver, &out);
 }
 
+static void on_done(struct manta__agent_worker *w, struct manta__msg *m)
+{
+  w->state = WORKER_IDLE;
+  manta__agent_output_flush(w->output);
+  forward(w, m);
+  manta__agent_fetch_look(w->group);
+}
+
+static void on_fetch(struct manta__agent_worker *w, struct manta__msg *m)
+{
+  if (w->rank == w->cell) // rank 0 is on this host
+    manta__agent_fetch(w->group, m);
+  else
+    forward(w, m);
+}
+
+static void (*const handlers[MANTA__M_KINDS])(struct manta__agent_worker *w,
+                                              struct manta__msg *m) = {
+    [MANTA__M_READY] = on_ready, [MANTA__M_STAYS] = on_stays, [MANTA__M_LEAVES] = on_leaves,
+    [MANTA__M_DONE] = on_done,   [MANTA__M_FETCH] = on_fetch, [MANTA__M_SNAP] = manta__agent_snap,
+    [MANTA__M_GIVE] = forward,   [MANTA__M_AGREE] = forward,
+};
+
 static void on_msg(struct manta__loop_conn *l, struct manta__msg *m)
 {
   struct manta__agent_worker *w = l->owner;
   if (m->id.attempt != w->attempt || m->id.run != w->group->run.run)
     return; // of an older attempt
-  switch (m->kind) {
-  case MANTA__M_READY:
-    manta__agent_watch_begin(w);
-    break;
-  case MANTA__M_STAYS:
-    w->stays = true;
-    break;
-  case MANTA__M_LEAVES:
-    w->exit_asked = true;
-    break;
-  case MANTA__M_DONE:
-    w->state = WORKER_IDLE;
-    manta__agent_output_flush(w->output);
-    forward(w, m);
-    manta__agent_fetch_look(w->group);
-    break;
-  case MANTA__M_FETCH:
-    if (w->rank == w->cell) // rank 0 is on this host
-      manta__agent_fetch(w->group, m);
-    else
-      forward(w, m);
-    break;
-  case MANTA__M_SNAP:
-    manta__agent_snap(w, m);
-    break;
-  case MANTA__M_GIVE:
-  case MANTA__M_AGREE:
-    forward(w, m);
-    break;
-  default:
-    manta__warn("agent: message of unknown kind %u from a worker", m->kind);
-  }
+  if (m->kind < MANTA__M_KINDS && handlers[m->kind])
+    handlers[m->kind](w, m);
+  else
+    manta__warn("agent: message of kind %u (%s) from a worker", m->kind,
+                manta__proto_name(m->kind));
 }
 
 void manta__agent_worker_tell_all(struct manta__agent_group *g, const struct manta__msg *m)
@@ -155,12 +166,12 @@ static void ask_zygote(struct manta__agent_worker *w, struct birth *b)
   manta__agent_send(w->zygote->now.conn, &m);
 }
 
-static void announce(struct manta__agent_worker *w)
+static void announce(struct manta__agent_worker *w, int ring_fd)
 {
-  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("seat", w->rank),
-                            MANTA_KV_INT("before", w->before ? w->before->wid : -1));
+  manta_value v = MANTA__PACK(worker_msg, .wid = w->wid, .seat = w->rank,
+                              .before = w->before ? w->before->wid : -1, .pid = w->pid);
   struct manta__msg m = {
-      .kind = MANTA__M_WORKER, .group = w->group->id, .fd = {w->ring_fd}, .fds = 1};
+      .kind = MANTA__M_WORKER, .group = w->group->id, .fd = {ring_fd}, .fds = ring_fd >= 0};
   manta__agent_send_value(w->group->agent->driver, &m, &v);
 }
 
@@ -187,7 +198,8 @@ struct manta__agent_worker *manta__agent_worker_start(struct manta__agent_group 
   for (int i = 0; i < MANTA__SLOTS; i++)
     w->slot[i].fd = -1;
   manta__snapq_init(&w->snapq);
-  if (!(w->conn = manta__agent_connect(g->agent, b.sock[0], on_msg, on_end, w, err)))
+  if (!(w->conn = manta__agent_connect(g->agent, b.sock[0], MANTA__AGENT_TO_WORKER, on_msg, on_end,
+                                       w, err)))
     goto err_free;
   if (!(w->output = manta__agent_output_start(w, b.out[0], b.err[0], err))) {
     manta__agent_disconnect(w->conn);
@@ -202,7 +214,7 @@ struct manta__agent_worker *manta__agent_worker_start(struct manta__agent_group 
   manta__fd_close(&b.err[1]);
   w->next = g->workers;
   g->workers = w;
-  announce(w);
+  announce(w, w->ring_fd);
   return w;
 err_free:
   abandon(&b);
@@ -232,9 +244,7 @@ void manta__agent_worker_forked(struct manta__agent_worker *w, pid_t pid, int pi
   }
   if (w->state == WORKER_STARTING)
     w->state = WORKER_IDLE;
-  manta_value v = MANTA_MAP(MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", pid));
-  manta__agent_send_value(w->group->agent->driver,
-                          &(struct manta__msg){.kind = MANTA__M_WORKER, .group = w->group->id}, &v);
+  announce(w, -1);
   if (w->cause[0])
     kill(pid, SIGKILL); // it was to be killed before it was born
 }
@@ -297,11 +307,9 @@ static void tell_gone(struct manta__agent_worker *w, int status, bool oom)
   describe_end(w, status, how, sizeof how);
   snprintf(cause, sizeof cause, "%s%s", how,
            oom && !w->cause[0] ? ", out of memory: the kernel's OOM killer" : "");
-  manta_value v = MANTA_MAP(
-      MANTA_KV_INT("wid", w->wid), MANTA_KV_INT("pid", w->pid), MANTA_KV_INT("rank", w->rank),
-      MANTA_KV_INT("status", status), MANTA_KV_STR("cause", cause),
-      MANTA_KV_STR("host", w->group->agent->host),
-      MANTA_KV_STR("last", manta__agent_output_last(w->output)), MANTA_KV_BOOL("hung", w->hung));
+  manta_value v = MANTA__PACK(gone_msg, .wid = w->wid, .pid = w->pid, .rank = w->rank,
+                              .status = status, .cause = cause, .host = w->group->agent->host,
+                              .last = manta__agent_output_last(w->output), .hung = w->hung);
   struct manta__msg m = {.kind = MANTA__M_GONE, .group = w->group->id};
   m.id = w->group->run;
   m.id.attempt = w->attempt;

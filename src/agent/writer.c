@@ -143,22 +143,19 @@ static void serve_write(struct writer *w, struct manta__msg *m)
   struct manta__snap_msg s;
   struct manta__manifest man;
   manta_error err = MANTA_ERROR_INIT;
-  if (m->len != sizeof s)
+  if (!manta__msg_copy(m, &s, sizeof s))
     return;
-  memcpy(&s, m->data, sizeof s);
   int64_t t0 = manta__now();
   manta_status st = persist(w, m, &s, &man, &err);
   if (st < 0) {
-    manta_value v =
-        MANTA_MAP(MANTA_KV_INT("iteration", s.iteration), MANTA_KV_STR("message", err.message));
+    manta_value v = MANTA__PACK(storefail_msg, .iteration = s.iteration, .message = err.message);
     reply(w, MANTA__M_STOREFAIL, &v);
     return;
   }
-  manta_value v = MANTA_MAP(MANTA_KV_STR("dir", man.name), MANTA_KV_INT("iteration", man.iteration),
-                            MANTA_KV_INT("bytes", (int64_t)man.bytes),
-                            MANTA_KV_REAL("seconds", (double)(manta__now() - t0) * 1e-9),
-                            man.has_score ? MANTA_KV_REAL("score", man.score)
-                                          : MANTA_KV("score", (manta_value){0}));
+  manta_value score = man.has_score ? manta_value_real(man.score) : (manta_value){0};
+  manta_value v = MANTA__PACK(stored_msg, .dir = man.name, .iteration = man.iteration,
+                              .bytes = (int64_t)man.bytes,
+                              .seconds = (double)(manta__now() - t0) * 1e-9, .score = &score);
   reply(w, MANTA__M_STORED, &v);
 }
 
@@ -185,7 +182,7 @@ static bool handle_while_waiting(struct writer *w, int64_t by)
 // Its warnings go to the user by the way its results go. It holds nobody's output open.
 static void warn_by_message(void *ctx, manta_log_level level, const char *text)
 {
-  manta_value v = MANTA_MAP(MANTA_KV_STR("text", text));
+  manta_value v = MANTA__PACK(warn_msg, .text = text);
   reply(ctx, MANTA__M_WARN, &v);
 }
 
@@ -234,7 +231,7 @@ int manta__writer_main(int conn, int rundir, char *const argv[])
       .keep_best = argv[1] && argv[2] ? (int)strtol(argv[2], NULL, 10) : 0,
       .score_min = argv[1] && argv[2] && argv[3] && !strcmp(argv[3], "min"),
       .lock_wait_s = LOCK_WAIT_S};
-  if (manta__conn_create(&w.conn, conn, NULL, &err) < 0)
+  if (manta__conn_create(&w.conn, conn, manta__proto_end(MANTA__WRITER_TO_AGENT), &err) < 0)
     return 1;
   manta__fd_mute();
   manta_set_log(warn_by_message, &w);

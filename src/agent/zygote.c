@@ -40,7 +40,7 @@ static void free_list(char **list)
 
 static char **string_list(const manta_value *v, const char *extra, const char *more)
 {
-  size_t n = v && v->type == MANTA_LIST ? v->count : 0;
+  size_t n = v->count;
   char **list = manta__calloc(n + 3, sizeof *list);
   for (size_t i = 0; list && i < n; i++)
     if (!(list[i] = manta__strdup(manta_value_as_string(manta_value_at(v, i), "")))) {
@@ -98,36 +98,34 @@ static struct manta__agent_zygote *make_place(struct manta__agent *a)
 void manta__agent_program(struct manta__agent *a, struct manta__msg *m)
 {
   manta_value v = {0};
-  if (manta__msg_value(m, &v, NULL) < 0)
+  struct manta__program_msg in;
+  if (manta__program_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  uint64_t key = (uint64_t)manta_value_as_int(manta_value_get(&v, "key"), 0);
-  if (key != 0 && !find(a, key)) {
+  if (in.key != 0 && !find(a, in.key)) {
     struct manta__agent_zygote *z = make_place(a);
     clear(z);
-    z->key = key;
+    z->key = in.key;
     z->used_ns = manta__now();
     z->cwd_fd = manta__msg_take_fd(m, 0);
-    z->argv = string_list(manta_value_get(&v, "argv"), NULL, NULL);
-    z->env = string_list(manta_value_get(&v, "env"), manta__role_env(MANTA__ROLE_ZYGOTE),
+    z->argv = string_list(in.argv, NULL, NULL);
+    z->env = string_list(in.env, manta__role_env(MANTA__ROLE_ZYGOTE),
                          MANTA__MARK_ENV "=" MANTA__MARK_ROOM);
-    z->exe.dev = (uint64_t)manta_value_as_int(manta_value_get(&v, "dev"), 0);
-    z->exe.ino = (uint64_t)manta_value_as_int(manta_value_get(&v, "ino"), 0);
-    z->exe.size = (uint64_t)manta_value_as_int(manta_value_get(&v, "size"), 0);
-    z->exe.mtime_ns = manta_value_as_int(manta_value_get(&v, "mtime_ns"), 0);
-    snprintf(z->exe.path, sizeof z->exe.path, "%s",
-             manta_value_as_string(manta_value_get(&v, "path"), ""));
-    const char *why = manta_value_as_string(manta_value_get(&v, "why"), NULL);
-    z->why = why ? manta__strdup(why) : NULL;
+    z->exe =
+        (struct manta__exe){.dev = in.dev, .ino = in.ino, .size = in.size, .mtime_ns = in.mtime_ns};
+    snprintf(z->exe.path, sizeof z->exe.path, "%s", in.path);
+    z->why = in.why ? manta__strdup(in.why) : NULL;
   }
   manta_value_fini(&v);
 }
 
-static void on_forked(struct manta__agent *a, struct manta__agent_zygote *z, struct manta__msg *m)
+static void maybe_succeed(struct manta__agent *a, struct manta__agent_zygote *z);
+
+static void on_forked(struct manta__agent *a, struct manta__zygote_proc *p, struct manta__msg *m)
 {
   struct manta__forked_msg f;
-  if (m->len != sizeof f)
+  struct manta__agent_zygote *z = p->zygote;
+  if (!manta__msg_copy(m, &f, sizeof f))
     return;
-  memcpy(&f, m->data, sizeof f);
   struct manta__agent_worker *w = manta__agent_worker_find(a, f.wid);
   if (f.threads > 1 && !z->warned && w) {
     z->warned = true;
@@ -141,6 +139,16 @@ static void on_forked(struct manta__agent *a, struct manta__agent_zygote *z, str
     manta__agent_worker_forked(w, f.pid, manta__msg_take_fd(m, 0), f.error);
   else if (f.pid > 0)
     kill(f.pid, SIGKILL);
+  maybe_succeed(a, z);
+}
+
+static void on_exited(struct manta__agent *a, struct manta__zygote_proc *p, struct manta__msg *m)
+{
+  struct manta__exited_msg e;
+  struct manta__agent_worker *w =
+      manta__msg_copy(m, &e, sizeof e) ? manta__agent_worker_of_pid(a, e.pid) : NULL;
+  if (w)
+    manta__agent_worker_exited(w, e.status);
 }
 
 // --- the successor -------------------------------------------------------------------------------
@@ -182,7 +190,8 @@ static manta_status ask_successor(struct manta__agent *a, struct manta__agent_zy
   close(sock[1]);
   close(life[1]);
   z->next = (struct manta__zygote_proc){.zygote = z, .lifeline = life[0]};
-  z->next.conn = manta__agent_connect(a, sock[0], on_msg, on_end, &z->next, err);
+  z->next.conn =
+      manta__agent_connect(a, sock[0], MANTA__AGENT_TO_ZYGOTE, on_msg, on_end, &z->next, err);
   if (!z->next.conn) {
     close(sock[0]);
     stop(&z->next);
@@ -230,39 +239,32 @@ static void take_over(struct manta__agent *a, struct manta__agent_zygote *z, pid
   manta__debug("zygote %d is warm, and takes over from %d", (int)pid, (int)z->old.pid);
 }
 
-static void on_serving(struct manta__agent *a, struct manta__zygote_proc *p,
-                       const struct manta__msg *m)
+static void on_serving(struct manta__agent *a, struct manta__zygote_proc *p, struct manta__msg *m)
 {
   struct manta__serving_msg s;
-  if (m->len != sizeof s)
+  struct manta__agent_zygote *z = p->zygote;
+  if (!manta__msg_copy(m, &s, sizeof s))
     return;
-  memcpy(&s, m->data, sizeof s);
-  if (p == &p->zygote->now)
-    p->zygote->cold = s.cold == 1;
-  else if (p == &p->zygote->next && s.pid > 0)
-    take_over(a, p->zygote, s.pid);
+  if (p == &z->now)
+    z->cold = s.cold == 1;
+  else if (p == &z->next && s.pid > 0)
+    take_over(a, z, s.pid);
+  maybe_succeed(a, z);
 }
 
 // --- messages ------------------------------------------------------------------------------------
 
+static void (*const handlers[MANTA__M_KINDS])(struct manta__agent *a, struct manta__zygote_proc *p,
+                                              struct manta__msg *m) = {
+    [MANTA__M_FORKED] = on_forked,
+    [MANTA__M_SERVING] = on_serving,
+    [MANTA__M_EXITED] = on_exited,
+};
+
 static void on_msg(struct manta__loop_conn *l, struct manta__msg *m)
 {
-  struct manta__zygote_proc *p = l->owner;
-  struct manta__agent_zygote *z = p->zygote;
-  struct manta__agent *a = l->poll.loop->data;
-  if (m->kind == MANTA__M_FORKED)
-    on_forked(a, z, m);
-  if (m->kind == MANTA__M_SERVING)
-    on_serving(a, p, m);
-  if (m->kind == MANTA__M_FORKED || m->kind == MANTA__M_SERVING)
-    maybe_succeed(a, z);
-  struct manta__exited_msg e;
-  if (m->kind == MANTA__M_EXITED && m->len == sizeof e) {
-    memcpy(&e, m->data, sizeof e);
-    struct manta__agent_worker *w = manta__agent_worker_of_pid(a, e.pid);
-    if (w)
-      manta__agent_worker_exited(w, e.status);
-  }
+  if (m->kind < MANTA__M_KINDS && handlers[m->kind])
+    handlers[m->kind](l->poll.loop->data, l->owner, m);
 }
 
 // Workers that it was asked for and that it never made will not come any more.
@@ -315,8 +317,8 @@ static manta_status start(struct manta__agent *a, struct manta__agent_zygote *z,
   st = manta__proc_spawn(&z->now.pid, z->exe.path, z->argv, z->env, fds, 2, z->cwd_fd, err);
   close(sock[1]);
   close(life[1]);
-  if (st == MANTA_OK &&
-      (z->now.conn = manta__agent_connect(a, sock[0], on_msg, on_end, &z->now, err))) {
+  if (st == MANTA_OK && (z->now.conn = manta__agent_connect(a, sock[0], MANTA__AGENT_TO_ZYGOTE,
+                                                            on_msg, on_end, &z->now, err))) {
     z->now.lifeline = life[0];
     return MANTA_OK;
   }
@@ -344,10 +346,11 @@ struct manta__agent_zygote *manta__agent_zygote(struct manta__agent *a, uint64_t
 void manta__agent_warm(struct manta__agent *a, struct manta__msg *m)
 {
   manta_value v = {0};
+  struct manta__warm_msg in;
   manta_error err = MANTA_ERROR_INIT;
-  if (manta__msg_value(m, &v, NULL) < 0)
+  if (manta__warm_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  if (!manta__agent_zygote(a, (uint64_t)manta_value_as_int(manta_value_get(&v, "key"), 0), &err))
+  if (!manta__agent_zygote(a, in.key, &err))
     manta__debug("no zygote ahead of its use: %s", err.message);
   manta_value_fini(&v);
 }

@@ -47,8 +47,9 @@ static int connect_in(int dirfd, const char *name)
   return fd;
 }
 
+// `out` borrows from `answer`.
 static manta_status converse(manta__conn *c, const manta_value *ask, manta_value *answer,
-                             manta_error *err)
+                             struct manta__ask_reply *out, manta_error *err)
 {
   struct manta__msg m = {.kind = MANTA__M_ASK, .call = 1}, reply;
   int64_t by = manta__deadline(ANSWER_S);
@@ -57,14 +58,14 @@ static manta_status converse(manta__conn *c, const manta_value *ask, manta_value
   int rc = manta__conn_wait(c, by, &reply, err);
   if (rc < 0)
     return (manta_status)rc;
-  manta_status st = manta__msg_value(&reply, answer, err);
+  manta_status st = manta__ask_reply_unpack(&reply, answer, out, err);
   manta__msg_close(&reply);
   return st;
 }
 
 // MANTA_ECLOSED: nobody listens there.
 static manta_status call(int dirfd, const char *name, const manta_value *ask, manta_value *answer,
-                         manta_error *err)
+                         struct manta__ask_reply *out, manta_error *err)
 {
   manta__conn *c;
   int fd = connect_in(dirfd, name);
@@ -72,12 +73,12 @@ static manta_status call(int dirfd, const char *name, const manta_value *ask, ma
     return manta_error_set(err,
                            errno == ECONNREFUSED || errno == ENOENT ? MANTA_ECLOSED : MANTA_EIO,
                            "connect to %s: %m", name);
-  manta_status st = manta__conn_create(&c, fd, NULL, err);
+  manta_status st = manta__conn_create(&c, fd, manta__proto_end(MANTA__COMMAND_TO_AGENT), err);
   if (st < 0) {
     close(fd);
     return st;
   }
-  st = converse(c, ask, answer, err);
+  st = converse(c, ask, answer, out, err);
   manta__conn_destroy(c);
   return st;
 }
@@ -97,8 +98,9 @@ static void remove_stale(int dirfd, const char *name)
 
 static manta_status ask_one(int dirfd, const char *name, manta_value *list, manta_error *err)
 {
-  manta_value ask = MANTA_MAP(MANTA_KV_STR("what", "ps")), answer = {0};
-  manta_status st = call(dirfd, name, &ask, &answer, err);
+  manta_value ask = MANTA__PACK(ask_msg, .what = "ps"), answer = {0};
+  struct manta__ask_reply out;
+  manta_status st = call(dirfd, name, &ask, &answer, &out, err);
   if (st == MANTA_ECLOSED) {
     remove_stale(dirfd, name);
     st = MANTA_OK;
@@ -156,13 +158,13 @@ manta_status manta__ask_run(pid_t agent, const char *what, const char *path, int
 {
   char name[64];
   int dirfd;
-  manta_value answer = {0}, ask = MANTA_MAP(MANTA_KV_STR("what", what), MANTA_KV_STR("run", path),
-                                            MANTA_KV_INT("n", n));
+  manta_value answer = {0}, ask = MANTA__PACK(ask_msg, .what = what, .run = path, .n = n);
+  struct manta__ask_reply out;
   snprintf(name, sizeof name, "agent-%d.sock", (int)agent);
   MANTA_TRY(manta__runtime_dir(&dirfd, NULL, 0, err));
-  manta_status st = call(dirfd, name, &ask, &answer, err);
+  manta_status st = call(dirfd, name, &ask, &answer, &out, err);
   close(dirfd);
-  if (st == MANTA_OK && !manta_value_as_bool(manta_value_get(&answer, "found"), false))
+  if (st == MANTA_OK && !out.found)
     st = manta_error_set(err, MANTA_ENOENT, "its agent (pid %d) does not know the run %s",
                          (int)agent, path);
   manta_value_fini(&answer);

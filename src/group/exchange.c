@@ -152,9 +152,7 @@ manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t
                              sizeof *value, by, &m, err);
   if (st == MANTA_OK) {
     job->agreements++;
-    if (m.len == sizeof *value)
-      memcpy(value, m.data, sizeof *value);
-    else
+    if (!manta__msg_copy(&m, value, sizeof *value))
       st = manta_error_set(err, MANTA_EPROTO, "malformed agreement");
     manta__msg_close(&m);
   }
@@ -172,9 +170,10 @@ manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd
   manta_status st = converse(job, MANTA__M_FETCH, MANTA__M_FETCHED, ++job->fetches, &least,
                              sizeof least, MANTA__NEVER, &m, err);
   if (st == MANTA_OK) {
-    if (m.len == sizeof how)
-      memcpy(&how, m.data, sizeof how);
-    *fd = manta__msg_take_fd(&m, 0);
+    if (manta__msg_copy(&m, &how, sizeof how))
+      *fd = manta__msg_take_fd(&m, 0);
+    else
+      st = manta_error_set(err, MANTA_EPROTO, "malformed snapshot");
     manta__msg_close(&m);
   }
   pthread_mutex_unlock(&job->worker->hearing);

@@ -24,7 +24,7 @@ static const struct {
 } types[] = {
     [I32] = {MANTA_INT, 0, "an integer of 32 bits"},
     [I64] = {MANTA_INT, 0, "an integer"},
-    [U64] = {MANTA_INT, 0, "an integer from 0 on"},
+    [U64] = {MANTA_INT, 0, "an integer"},
     [REAL] = {MANTA_REAL, 0, "a real"},
     [BOOL] = {MANTA_BOOL, 0, "a bool"},
     [STR] = {MANTA_STRING, 0, "a string"},
@@ -185,8 +185,6 @@ static bool fits(enum key_type type, const manta_value *v)
     return false;
   if (type == I32)
     return v->u.i >= INT32_MIN && v->u.i <= INT32_MAX;
-  if (type == U64)
-    return v->u.i >= 0;
   for (size_t i = 0; items && i < v->count; i++)
     if (v->u.items[i].type != items)
       return false;

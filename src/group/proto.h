@@ -31,6 +31,9 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 
 /* Raised when a message changes: library and command, and the two ends of a bridge, must agree. */
 #define MANTA__PROTO_VERSION 2
+#define MANTA__PROTO_DIFFERS                                                                       \
+  "the command manta speaks version %d of the protocol, the driver's library version %d\n"         \
+  "hint: does MANTA_BIN name the command of the same build?"
 
 /* The streams of a worker. */
 enum { MANTA__STDOUT = 1, MANTA__STDERR = 2 };
@@ -132,7 +135,7 @@ enum manta__proto_map {
 /* What a received one points to belongs to the value that it was unpacked into. */
 #define MANTA__C_I32  int
 #define MANTA__C_I64  int64_t
-#define MANTA__C_U64  uint64_t /* at most INT64_MAX */
+#define MANTA__C_U64  uint64_t /* travels as the int64_t with its bits */
 #define MANTA__C_REAL double
 #define MANTA__C_BOOL bool
 #define MANTA__C_STR  const char *
@@ -165,7 +168,7 @@ manta_status manta__proto_read(enum manta__proto_map map, const manta_value *v, 
 manta_status manta__proto_unpack(enum manta__proto_map map, const struct manta__msg *m,
                                  manta_value *hold, void *out, manta_error *err);
 
-/* A map to be sent, which lives as long as the enclosing block. */
+/* A map to be sent, which lives as long as the enclosing block. Lists must be whole by then. */
 #define MANTA__PACK(name, ...)                                                                     \
   manta__##name##_map((manta_pair[MANTA__PROTO_PAIRS]){{0}}, &(struct manta__##name){__VA_ARGS__})
 

@@ -109,7 +109,8 @@ static manta_status be_born(const int *fds, manta_error *err)
   take_output(fds[MANTA__W_STDOUT], fds[MANTA__W_STDERR]);
   MANTA_TRY(manta__ring_open(&self.ring, fds[MANTA__W_RING], err));
   self.ring.pos = atomic_load(&self.ring.h->head);
-  return manta__conn_create(&self.conn, fds[MANTA__W_CONN], NULL, err);
+  return manta__conn_create(&self.conn, fds[MANTA__W_CONN],
+                            manta__proto_end(MANTA__WORKER_TO_AGENT), err);
 }
 
 // --- what surrounds a job ------------------------------------------------------------------------
@@ -145,7 +146,7 @@ static void take_cpus(const manta_value *list)
 {
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (size_t i = 0; list && list->type == MANTA_LIST && i < list->count; i++) {
+  for (size_t i = 0; list && i < list->count; i++) {
     int64_t cpu = manta_value_as_int(manta_value_at(list, i), -1);
     if (cpu >= 0 && cpu < CPU_SETSIZE)
       CPU_SET((size_t)cpu, &set);
@@ -169,17 +170,17 @@ static void take_mark(const char *mark)
 }
 
 // The run's own number, or the host's part of it; 0: as the environment says.
-static void take_threads(const struct manta__job *job, const manta_value *head)
+static void take_threads(const struct manta__job *job, const struct manta__job_msg *head)
 {
   int64_t threads = manta_value_as_int(manta_value_get(&job->spec, "threads"), 0);
   if (threads < 0)
-    threads = manta_value_as_int(manta_value_get(head, "threads"), 1);
+    threads = head->threads;
   if (threads > 0 && threads <= INT_MAX)
     manta__omp_set_threads((int)threads);
 }
 
 // torchrun's names, so that code written for it finds its place.
-static void take_place(const struct manta__job *job, const manta_value *head)
+static void take_place(const struct manta__job *job, const struct manta__job_msg *head)
 {
   set_number("RANK", job->id.rank);
   set_number("WORLD_SIZE", job->world);
@@ -187,13 +188,10 @@ static void take_place(const struct manta__job *job, const manta_value *head)
   set_number("LOCAL_WORLD_SIZE", job->local_world);
   set_number("NODE_RANK", job->node_rank);
   take_threads(job, head);
-  const char *gpus = manta_value_as_string(manta_value_get(head, "gpus"), NULL);
-  if (gpus)
-    setenv("CUDA_VISIBLE_DEVICES", gpus, 1);
-  const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
-  if (mark)
-    setenv(MANTA__MARK_ENV, mark, 1);
-  take_cpus(manta_value_get(head, "cpus"));
+  if (head->gpus)
+    setenv("CUDA_VISIBLE_DEVICES", head->gpus, 1);
+  setenv(MANTA__MARK_ENV, head->mark, 1);
+  take_cpus(head->cpus);
 }
 
 // The payload stays where it is, for all workers of the host; what it says about itself is checked.
@@ -215,23 +213,20 @@ static manta_status read_spec(struct manta__job *job, int fd, manta_error *err)
 }
 
 // Names borrow from the head. Without a list there is only this host.
-static manta_status take_hosts(struct manta__job *job, manta_error *err)
+static manta_status take_hosts(struct manta__job *job, const struct manta__job_msg *head,
+                               manta_error *err)
 {
-  const manta_value *list = manta_value_get(&job->head, "hosts");
-  const manta_value *name = manta_value_get(list, "name"), *addr = manta_value_get(list, "address");
-  const manta_value *first = manta_value_get(list, "first");
-  size_t n = name && name->type == MANTA_LIST && name->count > 0 ? name->count : 1;
+  size_t n = head->hosts && head->hosts->count > 0 ? head->hosts->count : 1;
   job->host_name = manta__calloc(2 * n, sizeof *job->host_name);
   job->host_of = manta__calloc((size_t)job->world, sizeof *job->host_of);
   if (!job->host_name || !job->host_of)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a list of hosts");
   job->hosts = (int)n;
   job->host_addr = job->host_name + n;
-  const char *ours = manta_value_as_string(manta_value_get(&job->head, "host"), "localhost");
   for (size_t i = 0; i < n; i++) {
-    job->host_name[i] = manta_value_as_string(manta_value_at(name, i), ours);
-    job->host_addr[i] = manta_value_as_string(manta_value_at(addr, i), "");
-    int64_t from = manta_value_as_int(manta_value_at(first, i), 0);
+    job->host_name[i] = manta_value_as_string(manta_value_at(head->hosts, i), head->host);
+    job->host_addr[i] = manta_value_as_string(manta_value_at(head->addresses, i), "");
+    int64_t from = manta_value_as_int(manta_value_at(head->firsts, i), 0);
     for (int64_t r = from < 0 ? 0 : from; r < job->world; r++)
       job->host_of[r] = (int)i;
   }
@@ -239,35 +234,33 @@ static manta_status take_hosts(struct manta__job *job, manta_error *err)
 }
 
 // All descriptors behind the first three, but for a blob.
-static void take_origin(struct manta__job *job, struct manta__msg *m)
+static void take_origin(struct manta__job *job, const struct manta__job_msg *head,
+                        struct manta__msg *m)
 {
   int n = m->fds - 3 - (m->flags & MANTA__FRAME_BLOB ? 1 : 0);
   struct manta__origin *o = &job->origin;
-  o->given = manta_value_as_bool(manta_value_get(&job->head, "given"), false);
+  o->given = head->given;
   for (o->count = 0; o->count < n && o->count < MANTA__ORIGIN_FDS; o->count++)
     o->fd[o->count] = manta__msg_take_fd(m, 3 + o->count);
 }
 
-static manta_status unpack_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
+static manta_status begin_job(struct manta__job *job, const struct manta__job_msg *head,
+                              struct manta__msg *m, manta_error *err)
 {
-  const manta_value *head = &job->head;
-  job->id = m->id;
-  job->world = (int)manta_value_as_int(manta_value_get(head, "world"), 1);
-  job->local_rank = (int)manta_value_as_int(manta_value_get(head, "local_rank"), 0);
-  job->local_world = (int)manta_value_as_int(manta_value_get(head, "local_world"), 1);
-  job->node_rank = (int)manta_value_as_int(manta_value_get(head, "node_rank"), 0);
-  job->keep = manta_value_as_bool(manta_value_get(head, "keep"), false);
+  job->world = head->world;
+  job->local_rank = head->local_rank;
+  job->local_world = head->local_world;
+  job->node_rank = head->node_rank;
+  job->keep = head->keep;
   job->heap_fd = manta__msg_take_fd(m, 2);
-  take_origin(job, m);
+  take_origin(job, head, m);
   if (job->id.rank < 0 || job->id.rank >= job->world || job->local_rank < 0 ||
       (uint32_t)job->local_rank >= job->ctl->world)
     return manta_error_set(err, MANTA_EPROTO, "rank %d of %d, %d in a segment of %u", job->id.rank,
                            job->world, job->local_rank, job->ctl->world);
-  MANTA_TRY(take_hosts(job, err));
+  MANTA_TRY(take_hosts(job, head, err));
   MANTA_TRY(read_spec(job, m->fd[1], err));
-  const char *mark = manta_value_as_string(manta_value_get(head, "mark"), NULL);
-  if (mark)
-    take_mark(mark); // before our own environment is gone
+  take_mark(head->mark); // before our own environment is gone
   take_environment(manta_value_get(&job->spec, "env"));
   take_place(job, head);
   const char *cwd = manta_value_as_string(manta_value_get(&job->spec, "cwd"), NULL);
@@ -331,7 +324,6 @@ static manta_status part_with(struct manta__job *job, manta_value *result, manta
 
 static void say_done(struct manta__job *job, manta_status st, manta_error *err, manta_value *result)
 {
-  manta_value done = {0};
   if (st < 0)
     manta__fd_close(&job->result_fd);
   manta_status parted = part_with(job, result, st < 0 ? NULL : err);
@@ -340,18 +332,12 @@ static void say_done(struct manta__job *job, manta_status st, manta_error *err, 
     st = st < 0 ? st : parted;
   }
   uint32_t cause = st == MANTA_EPEERLOST && job->ctl ? atomic_load(&job->ctl->abort) : 0;
-  int64_t lost = cause >= MANTA__ABORT_RANK ? (int64_t)cause - MANTA__ABORT_RANK : -1;
-  if (manta_value_set_map(&done) < 0 || manta_value_put_int(&done, "status", st) < 0 ||
-      manta_value_put_int(&done, "lost", lost) < 0 ||
-      manta_value_put_string(&done, "message", st < 0 ? err->message : "") < 0 ||
-      manta_value_put_string(&done, "kind", job->result_fd >= 0 ? job->result_kind : NULL) < 0 ||
-      manta_value_put(&done, "result", result) < 0) {
-    manta_error oom = {.message = "out of memory"};
-    die("done", &oom);
-  }
+  manta_value done =
+      MANTA__PACK(done_msg, .status = st, .message = st < 0 ? err->message : "",
+                  .lost = cause >= MANTA__ABORT_RANK ? (int)(cause - MANTA__ABORT_RANK) : -1,
+                  .kind = job->result_fd >= 0 ? job->result_kind : NULL, .result = result);
   say(MANTA__M_DONE, &job->id, &done, job->result_fd);
   manta__fd_close(&job->result_fd);
-  manta_value_fini(&done);
 }
 
 // --- a job ---------------------------------------------------------------------------------------
@@ -363,10 +349,8 @@ static const struct manta__job_ops *job_ops;
 static void take_slot(struct manta__msg *m)
 {
   struct manta__slot_msg s;
-  if (m->len != sizeof s || m->fds != 1)
-    return;
-  memcpy(&s, m->data, sizeof s);
-  job_ops->take_slot(s.slot, manta__msg_take_fd(m, 0));
+  if (manta__msg_copy(m, &s, sizeof s) && m->fds == 1)
+    job_ops->take_slot(s.slot, manta__msg_take_fd(m, 0));
 }
 
 // Their GPU memory and their ports are free then.
@@ -403,14 +387,15 @@ static manta_status hold(struct manta__job *job, manta_error *err)
 
 static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta_error *err)
 {
-  *job = (struct manta__job){.worker = &self, .heap_fd = -1, .result_fd = -1};
-  manta_status st = manta__msg_value(m, &job->head, err);
+  struct manta__job_msg head;
+  *job = (struct manta__job){.worker = &self, .id = m->id, .heap_fd = -1, .result_fd = -1};
+  manta_status st = manta__job_msg_unpack(m, &job->head, &head, err);
   if (st == MANTA_OK)
     st = manta__ctl_map(&job->ctl, &job->ctl_bytes, m->fd[0], err);
   if (st == MANTA_OK)
-    st = unpack_job(job, m, err);
+    st = begin_job(job, &head, m, err);
   manta__msg_close(m);
-  if (st == MANTA_OK && manta_value_as_bool(manta_value_get(&job->head, "await"), false))
+  if (st == MANTA_OK && head.await)
     st = await_predecessors(job, err);
   return st == MANTA_OK ? hold(job, err) : st;
 }

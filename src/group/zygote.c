@@ -130,9 +130,8 @@ static void note_newborn(struct zygote *z, pid_t pid)
 static bool serve_fork(struct zygote *z, struct manta__msg *m)
 {
   struct manta__fork_msg in;
-  if (m->len != sizeof in || m->fds != MANTA__W_FDS)
+  if (!manta__msg_copy(m, &in, sizeof in) || m->fds != MANTA__W_FDS)
     return false;
-  memcpy(&in, m->data, sizeof in);
   struct manta__forked_msg out = {.wid = in.wid, .threads = manta__proc_threads()};
   pid_t pid = out.threads > 1 ? start_by_exec(z, m->fd) : fork_between_hooks(z);
   if (pid == 0) {
@@ -270,7 +269,7 @@ static manta_status set_up(struct zygote *z, int conn, manta_error *err)
     return manta_error_set(err, MANTA_EIO, "eventfd: %m");
   prctl(PR_SET_NAME, "manta-zygote");
   MANTA_TRY(manta__lifeline_hang_on(z->lifeline, err));
-  return manta__conn_create(&z->conn, conn, NULL, err);
+  return manta__conn_create(&z->conn, conn, manta__proto_end(MANTA__ZYGOTE_TO_AGENT), err);
 }
 
 void manta__zygote_main(int conn, int lifeline, char *const argv[],

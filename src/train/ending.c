@@ -48,7 +48,7 @@ static void log_finish(manta_run *r)
 static void rest(manta_trainer *t)
 {
   struct manta__msg m = {.kind = MANTA__M_REST, .group = t->group};
-  manta_value v = MANTA_MAP(MANTA_KV_BOOL("hold", t->hold));
+  manta_value v = MANTA__PACK(rest_msg, .hold = t->hold);
   manta__run_tell_all(t, &m, &v);
 }
 
@@ -77,13 +77,12 @@ static void settle(manta_run *r)
 {
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
-  manta_value none = {0};
   double limit = r->error.status == MANTA_ECANCELED ? SETTLE_STOP_S : SETTLE_S;
   r->settling = 1 + r->storing.busy; // ours: none of the answers comes before all were asked
   for (int i = 0; i < t->hosts && !r->exec; i++) {
     struct manta__link *n = t->host[i].link;
     struct manta__msg m = {.kind = MANTA__M_DRAIN, .group = t->group};
-    if (n->conn && manta__rpc_call(&n->rpc, n->conn, &m, &none, manta__deadline(limit), on_settled,
+    if (n->conn && manta__rpc_call(&n->rpc, n->conn, &m, NULL, manta__deadline(limit), on_settled,
                                    r, &err) == MANTA_OK)
       r->settling++;
   }

@@ -181,9 +181,8 @@ void manta__exchange_vote(manta_run *r, const struct manta__msg *m)
 {
   struct manta__exchange *x = &r->exchange;
   struct manta__voice *v = &x->voice[m->id.rank];
-  if (m->len != sizeof v->vote || m->call != x->agreements + 1)
+  if (m->call != x->agreements + 1 || !manta__msg_copy(m, &v->vote, sizeof v->vote))
     return;
-  memcpy(&v->vote, m->data, sizeof v->vote);
   v->voted = true;
   manta__exchange_settle(r);
 }

@@ -69,30 +69,28 @@ static manta_status choose_checkpoint(manta_run *r, int64_t *iteration, struct m
 
 // --- what is asked for ---------------------------------------------------------------------------
 
-manta_value manta__form_request(const manta_trainer *t, manta_pair *pairs, uint64_t key, int count,
-                                int min)
+struct manta__order manta__form_order(const manta_trainer *t, uint64_t key, int count, int min)
 {
-  manta_value none = {0};
-  pairs[0] = MANTA_KV_INT("key", (int64_t)key);
-  pairs[1] = MANTA_KV_INT("count", count);
-  pairs[2] = MANTA_KV_INT("min", min);
-  pairs[3] = MANTA_KV_REAL("cpus", t->cpus);
-  pairs[4] = MANTA_KV_BOOL("strict", t->strict_cpus);
-  pairs[5] = MANTA_KV_BOOL("pin", t->pin);
-  pairs[6] = MANTA_KV_REAL("gpus", t->gpus);
-  pairs[7] = MANTA_KV("resources", t->resources.type == MANTA_MAP ? t->resources : none);
-  pairs[8] = MANTA_KV_INT("must", t->elastic || min == 0 ? min : count);
-  pairs[9] = MANTA_KV_BOOL("keep", t->keep);
-  pairs[10] = MANTA_KV_BOOL("trains", t->run && !t->run->exec);
-  pairs[11] = MANTA_KV_STR("name", t->name ? t->name : "");
-  pairs[12] = MANTA_KV_BOOL("hold", t->hold);
-  return (manta_value){.type = MANTA_MAP, .count = MANTA__REQUEST_PAIRS, .u.pairs = pairs};
+  return (struct manta__order){
+      .key = key,
+      .count = count,
+      .min = min,
+      .must = t->elastic || min == 0 ? min : count,
+      .cpus = t->cpus,
+      .strict = t->strict_cpus,
+      .pin = t->pin,
+      .gpus = t->gpus,
+      .resources = t->resources.type == MANTA_MAP ? &t->resources : NULL,
+      .keep = t->keep,
+      .trains = t->run && !t->run->exec,
+      .name = t->name ? t->name : "",
+      .hold = t->hold,
+  };
 }
 
 manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
 {
   uint64_t key;
-  manta_pair pairs[MANTA__REQUEST_PAIRS];
   struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
   struct manta__link *n = t->host[0].link;
   t->spawning = true;
@@ -101,7 +99,8 @@ manta_status manta__run_spawn(manta_trainer *t, manta_error *err)
     return manta__muster_begin(t, err);
   MANTA_TRY(manta__link_up(n, err));
   MANTA_TRY(manta__link_program(n, &t->program, t->threads, &key, err));
-  manta_value v = manta__form_request(t, pairs, key, t->workers, t->min_workers);
+  manta_value v =
+      MANTA__PACK(spawn_msg, .order = manta__form_order(t, key, t->workers, t->min_workers));
   return manta__link_send(n, &m, &v, err);
 }
 
@@ -118,7 +117,6 @@ void manta__form_renew(manta_run *r)
 {
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
-  manta_pair pairs[MANTA__REQUEST_PAIRS + 1];
   struct manta__msg m = {
       .kind = MANTA__M_RENEW, .group = t->group, .id = {r->id, r->membership.attempt, -1, 0}};
   for (int i = 0; i < t->hosts && !t->keep && !r->exec; i++) {
@@ -128,11 +126,24 @@ void manta__form_renew(manta_run *r)
     if (!p->link->conn ||
         (count > 0 && manta__link_program(p->link, &t->program, t->threads, &key, &err) < 0))
       continue;
-    manta_value v = manta__form_request(t, pairs, key, count, 0);
-    v.u.pairs[v.count++] = MANTA_KV_BOOL("over", r->finishing);
+    manta_value v =
+        MANTA__PACK(renew_msg, .order = manta__form_order(t, key, count, 0), .over = r->finishing);
     if (manta__link_send(p->link, &m, &v, &err) < 0)
       manta__warn("%s", err.message);
   }
+}
+
+static struct manta__run_msg describe_run(const manta_run *r)
+{
+  return (struct manta__run_msg){.path = r->dir ? r->dir : "",
+                                 .log_limit = r->trainer->log_limit,
+                                 .show_all = r->trainer->show_all,
+                                 .live = r->moves,
+                                 .pdb = r->tty.rank,
+                                 .keep_last = r->keep_last,
+                                 .keep_best = r->keep_best,
+                                 .score_min = r->score_min,
+                                 .exec = r->exec};
 }
 
 // The directory goes along: an agent behind a bridge leaves it there.
@@ -148,25 +159,24 @@ manta_status manta__form_announce(manta_run *r, struct manta__trainer_host *p, m
                          .fds = r->exec         ? 0
                                 : r->tty.fd < 0 ? 2
                                                 : 3};
-  manta_value v =
-      MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""), MANTA_KV_INT("log_limit", t->log_limit),
-                MANTA_KV_BOOL("show_all", t->show_all), MANTA_KV_BOOL("live", r->moves),
-                MANTA_KV_INT("pdb", r->tty.rank), MANTA_KV_INT("keep_last", r->keep_last),
-                MANTA_KV_INT("keep_best", r->keep_best), MANTA_KV_BOOL("score_min", r->score_min),
-                MANTA_KV_BOOL("exec", r->exec));
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__run_msg body = describe_run(r);
+  manta_value v = manta__run_msg_map(pairs, &body);
   p->announced |= !r->exec;
   return manta__link_send(p->link, &m, &v, err);
 }
 
-manta_status manta__form_send(manta_run *r, struct manta__trainer_host *p, manta_value *v,
-                              const struct manta__origin *from, manta_error *err)
+manta_status manta__form_send(manta_run *r, struct manta__trainer_host *p,
+                              struct manta__attempt_msg *a, const struct manta__origin *from,
+                              manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  v->u.pairs[v->count++] = MANTA_KV_REAL("step_timeout", t->step_timeout);
-  v->u.pairs[v->count++] = MANTA_KV_INT("planned", p->planned);
-  v->u.pairs[v->count++] = MANTA_KV_INT("retire_wid", from->memory ? t->newest.wid : -1);
-  v->u.pairs[v->count++] = MANTA_KV_INT("retire_slot", from->memory ? t->newest.slot : -1);
-  v->u.pairs[v->count++] = MANTA_KV_BOOL("given", from->given);
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  a->step_timeout = t->step_timeout;
+  a->planned = p->planned;
+  a->retire_wid = from->memory ? t->newest.wid : -1;
+  a->retire_slot = from->memory ? t->newest.slot : -1;
+  a->given = from->given;
   struct manta__msg m = {.kind = MANTA__M_ATTEMPT,
                          .group = t->group,
                          .id = {r->id, r->membership.attempt, -1, 0},
@@ -174,7 +184,8 @@ manta_status manta__form_send(manta_run *r, struct manta__trainer_host *p, manta
                          .fds = 1 + from->count};
   for (int i = 0; i < from->count; i++)
     m.fd[1 + i] = from->fd[i];
-  return manta__link_send(p->link, &m, v, err);
+  manta_value v = manta__attempt_msg_map(pairs, a);
+  return manta__link_send(p->link, &m, &v, err);
 }
 
 void manta__form_checkpoint(manta_run *r, struct manta__origin *out)
@@ -200,11 +211,10 @@ static manta_status form_here(manta_run *r, manta_error *err)
   MANTA_TRY(manta__form_announce(r, p, err));
   if (p->planned == 0)
     p->planned = r->membership.policy.want;
-  manta_pair pairs[MANTA__ATTEMPT_PAIRS];
-  manta_value v =
-      manta__form_request(t, pairs, key, r->membership.policy.want, r->membership.policy.min);
+  struct manta__attempt_msg a = {
+      .order = manta__form_order(t, key, r->membership.policy.want, r->membership.policy.min)};
   manta__form_checkpoint(r, &from);
-  manta_status st = manta__form_send(r, p, &v, &from, err);
+  manta_status st = manta__form_send(r, p, &a, &from, err);
   manta__origin_close(&from);
   return st;
 }
@@ -227,7 +237,9 @@ static void open_door(manta_run *r)
   struct manta__msg m = {.kind = MANTA__M_RUN,
                          .group = r->trainer->group,
                          .id = {r->id, r->membership.attempt, -1, 0}};
-  manta_value v = MANTA_MAP(MANTA_KV_STR("path", r->dir ? r->dir : ""));
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  struct manta__run_msg body = describe_run(r);
+  manta_value v = manta__run_msg_map(pairs, &body);
   for (int i = 0; i < r->trainer->hosts; i++)
     if (r->trainer->host[i].link == n)
       return; // it has workers here, and is told anyway
@@ -277,27 +289,25 @@ void manta__form_done(manta_run *r, int world, int64_t now)
 }
 
 void manta__form_on_formed(manta_trainer *t, struct manta__link *n, struct manta__msg *m,
-                           const manta_value *v, int64_t now)
+                           const struct manta__formed_msg *in, int64_t now)
 {
   manta_run *r = t->run;
-  int world = (int)manta_value_as_int(manta_value_get(v, "world"), 0);
-  const manta_value *wids = manta_value_get(v, "wids");
   if (t->hosts > 1) {
-    manta__muster_answer(t, n, v, NULL);
+    manta__muster_answer(t, n, in->ready, NULL);
     return;
   }
-  if (t->spawning && !wids) {
+  if (t->spawning && !in->wids) {
     t->spawning = false;
     return;
   }
-  if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt ||
-      world > r->membership.places)
+  if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt || in->world < 0 ||
+      in->world > r->membership.places)
     return;
-  n->gpus = manta_value_as_real(manta_value_get(v, "gpus"), 0);
-  for (int i = 0; i < world; i++)
-    t->wids[i] = manta_value_as_int(manta_value_at(wids, (size_t)i), -1);
-  t->host[0].count = world;
-  manta__form_done(r, world, now);
+  n->gpus = in->gpus;
+  for (int i = 0; i < in->world; i++)
+    t->wids[i] = manta_value_as_int(manta_value_at(in->wids, (size_t)i), -1);
+  t->host[0].count = in->world;
+  manta__form_done(r, in->world, now);
 }
 
 void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now)
@@ -309,13 +319,12 @@ void manta__form_noroom(manta_run *r, const manta_error *why, int64_t now)
   manta__membership_noroom(&r->membership, why, now);
 }
 
-void manta__form_on_noroom(manta_trainer *t, struct manta__link *n, const manta_value *v,
-                           int64_t now)
+void manta__form_on_noroom(manta_trainer *t, struct manta__link *n,
+                           const struct manta__noroom_msg *in, int64_t now)
 {
   manta_error why = MANTA_ERROR_INIT;
-  why.status = (manta_status)manta_value_as_int(manta_value_get(v, "status"), MANTA_ENOROOM);
-  snprintf(why.message, sizeof why.message, "%s",
-           manta_value_as_string(manta_value_get(v, "message"), ""));
+  why.status = (manta_status)in->status;
+  snprintf(why.message, sizeof why.message, "%s", in->message);
   if (t->hosts > 1) {
     manta__muster_answer(t, n, NULL, &why);
     return;
@@ -335,8 +344,9 @@ static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
 {
   manta_run *r = ctx;
   manta_value v = {0};
-  if (st == MANTA_OK && manta__msg_value(reply, &v, NULL) == MANTA_OK)
-    r->room += (int)manta_value_as_int(manta_value_get(&v, "room"), 0);
+  struct manta__probe_reply in;
+  if (st == MANTA_OK && manta__probe_reply_unpack(reply, &v, &in, NULL) == MANTA_OK)
+    r->room += in.room;
   manta_value_fini(&v);
   if (--r->probing == 0)
     manta__membership_room(&r->membership, r->room, manta__now());
@@ -344,10 +354,9 @@ static void on_room(void *ctx, manta_status st, struct manta__msg *reply)
 
 static void ask_room(manta_run *r, struct manta__trainer_host *p, int missing)
 {
-  manta_pair pairs[MANTA__REQUEST_PAIRS];
   manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m = {.kind = MANTA__M_PROBE, .group = r->trainer->group};
-  manta_value v = manta__form_request(r->trainer, pairs, 0, missing, 1);
+  manta_value v = MANTA__PACK(probe_msg, .order = manta__form_order(r->trainer, 0, missing, 1));
   if (p->link->conn && manta__rpc_call(&p->link->rpc, p->link->conn, &m, &v,
                                        manta__deadline(PROBE_S), on_room, r, &err) == MANTA_OK)
     r->probing++;

@@ -117,19 +117,24 @@ static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 {
   struct manta__link *n = ctx;
   manta_value v = {0};
+  struct manta__hello_reply in;
   if (st == MANTA_ETIMEDOUT)
     manta_error_set(&n->refusal, MANTA_EAGENT, "the agent on %s did not answer within %.0f s",
                     manta__link_name(n), HELLO_S);
-  if (st != MANTA_OK || manta__msg_value(reply, &v, NULL) < 0)
+  if (st != MANTA_OK || manta__hello_reply_unpack(reply, &v, &in, NULL) < 0)
     return;
+  if (in.version != MANTA__PROTO_VERSION) {
+    manta_error_set(&n->refusal, MANTA_EUNSUPPORTED, MANTA__PROTO_DIFFERS, in.version,
+                    MANTA__PROTO_VERSION);
+    manta_value_fini(&v);
+    return;
+  }
   n->spoke = n->known = true;
   n->failures = 0;
-  snprintf(n->host, sizeof n->host, "%s",
-           manta_value_as_string(manta_value_get(&v, "host"), "localhost"));
-  snprintf(n->addr, sizeof n->addr, "%s",
-           manta_value_as_string(manta_value_get(&v, "address"), ""));
-  n->cpus = manta_value_as_real(manta_value_get(&v, "cpus"), 0);
-  n->gpus = manta_value_as_real(manta_value_get(&v, "gpus"), 0);
+  snprintf(n->host, sizeof n->host, "%s", in.host);
+  snprintf(n->addr, sizeof n->addr, "%s", in.address);
+  n->cpus = in.cpus;
+  n->gpus = in.gpus;
   manta_value_fini(&v);
 }
 
@@ -137,9 +142,9 @@ static void on_hello(void *ctx, manta_status st, struct manta__msg *reply)
 static manta_status say_hello(struct manta__link *n, manta_error *err)
 {
   struct manta__msg m = {.kind = MANTA__M_HELLO, .fd = {drv.ring_fd}, .fds = 1};
-  manta_value v = MANTA_MAP(MANTA_KV_INT("version", MANTA__PROTO_VERSION),
-                            MANTA_KV_INT("wids", (int64_t)drv.starts++ << 32),
-                            MANTA_KV_STR("name", n->where.name[0] ? n->where.name : NULL));
+  manta_value v =
+      MANTA__PACK(hello_msg, .version = MANTA__PROTO_VERSION, .wids = (int64_t)drv.starts++ << 32,
+                  .name = n->where.name[0] ? n->where.name : NULL);
   return manta__rpc_call(&n->rpc, n->conn, &m, &v, manta__deadline(HELLO_S), on_hello, n, err);
 }
 
@@ -149,7 +154,8 @@ static manta_status greet(struct manta__link *n, const struct manta__engine_star
 {
   if (s->why.status < 0)
     return manta_error_set(err, s->why.status, "%s", s->why.message);
-  manta_status st = manta__conn_create(&n->conn, s->sock, NULL, err);
+  manta_status st =
+      manta__conn_create(&n->conn, s->sock, manta__proto_end(MANTA__DRIVER_TO_AGENT), err);
   if (st < 0) {
     close(s->sock);
     n->where.engine->end(s->pid, true);
@@ -198,11 +204,10 @@ manta_status manta__link_up(struct manta__link *n, manta_error *err)
 static void on_refused(struct manta__link *n, struct manta__msg *m)
 {
   manta_value v = {0};
-  if (manta__msg_value(m, &v, NULL) < 0)
+  struct manta__refused_msg in;
+  if (manta__refused_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  manta_error_set(&n->refusal,
-                  (manta_status)manta_value_as_int(manta_value_get(&v, "status"), MANTA_EAGENT),
-                  "%s", manta_value_as_string(manta_value_get(&v, "message"), ""));
+  manta_error_set(&n->refusal, (manta_status)in.status, "%s", in.message);
   manta_value_fini(&v);
 }
 
@@ -331,6 +336,8 @@ manta_status manta__link_send(struct manta__link *n, const struct manta__msg *m,
 
 static void take(struct manta__link *n, struct manta__msg *m)
 {
+  if (n->refusal.status < 0 && !n->spoke)
+    return; // what it says to the rest follows from that
   if (m->kind == MANTA__M_REFUSED) {
     on_refused(n, m);
   } else if (m->kind != MANTA__M_BEAT && !manta__rpc_take(&n->rpc, m)) {
@@ -380,21 +387,23 @@ int64_t manta__link_read(struct manta__link *n, int64_t now)
 // --- the program ---------------------------------------------------------------------------------
 
 // Another host knows the program by what is in its file, and the directory by its path.
-static manta_status describe_for_afar(manta_value *v, const struct manta__exe *exe,
+static manta_status describe_for_afar(struct manta__program_msg *p, char *cwd, size_t size,
                                       manta_error *err)
 {
-  char cwd[4096];
-  uint64_t hash;
-  MANTA_TRY(manta__exe_hash(exe->path, &hash, err));
-  MANTA_TRY(manta_value_put_int(v, "hash", (int64_t)(hash >> 1)));
-  return getcwd(cwd, sizeof cwd) ? manta_value_put_string(v, "cwd", cwd) : MANTA_OK;
+  MANTA_TRY(manta__exe_hash(p->path, &p->hash, err));
+  p->hash >>= 1;
+  p->cwd = getcwd(cwd, size);
+  return MANTA_OK;
 }
 
 manta_status manta__link_program(struct manta__link *n, const struct manta__program *p, int threads,
                                  uint64_t *key_out, manta_error *err)
 {
   struct manta__exe exe;
-  manta_value v = {0};
+  struct manta__program_msg body;
+  manta_value argv = {0}, env = {0};
+  manta_pair pairs[MANTA__PROTO_PAIRS];
+  char path[4096];
   MANTA_TRY(manta__exe_self(&exe, err));
   uint64_t key = manta__program_key(p, &exe, threads);
   *key_out = key;
@@ -402,20 +411,25 @@ manta_status manta__link_program(struct manta__link *n, const struct manta__prog
     return MANTA_OK;
   int cwd = manta__link_remote(n) ? -1 : open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   struct manta__msg m = {.kind = MANTA__M_PROGRAM, .fd = {cwd}, .fds = cwd >= 0};
-  manta_status st = manta__program_describe(p, key, &exe, threads, &v, err);
+  manta_status st = manta__program_describe(p, key, &exe, threads, &body, &argv, &env, err);
   if (st == MANTA_OK && manta__link_remote(n))
-    st = describe_for_afar(&v, &exe, err);
-  if (st == MANTA_OK && (st = manta__link_send(n, &m, &v, err)) == MANTA_OK)
+    st = describe_for_afar(&body, path, sizeof path, err);
+  if (st == MANTA_OK) {
+    manta_value v = manta__program_msg_map(pairs, &body);
+    st = manta__link_send(n, &m, &v, err);
+  }
+  if (st == MANTA_OK)
     n->program_sent = key;
   manta__fd_close(&cwd);
-  manta_value_fini(&v);
+  manta_value_fini(&argv);
+  manta_value_fini(&env);
   return st;
 }
 
 manta_status manta__link_warm(struct manta__link *n, uint64_t key, manta_error *err)
 {
   struct manta__msg m = {.kind = MANTA__M_WARM};
-  manta_value v = MANTA_MAP(MANTA_KV_INT("key", (int64_t)key));
+  manta_value v = MANTA__PACK(warm_msg, .key = key);
   return manta__link_send(n, &m, &v, err);
 }
 

@@ -106,14 +106,13 @@ static manta_status ask(manta_trainer *t, struct manta__trainer_host *p, manta_e
 {
   manta_run *r = t->run;
   uint64_t key;
-  manta_pair pairs[MANTA__REQUEST_PAIRS];
   struct manta__msg m = {.kind = MANTA__M_SPAWN, .group = t->group};
   if (r && !t->spawning) {
     m.id = (struct manta__ident){r->id, r->membership.attempt, -1, 0};
     MANTA_TRY(manta__form_announce(r, p, err));
   }
   MANTA_TRY(manta__link_program(p->link, &t->program, t->threads, &key, err));
-  manta_value v = manta__form_request(t, pairs, key, p->share, 0);
+  manta_value v = MANTA__PACK(spawn_msg, .order = manta__form_order(t, key, p->share, 0));
   p->asked = p->share;
   p->answered = false;
   return manta__link_send(p->link, &m, &v, err);
@@ -140,7 +139,7 @@ static bool ask_all(manta_trainer *t, manta_status *st, manta_error *err)
 static void take_ready(struct manta__trainer_host *p, const manta_value *list)
 {
   drop_ready(p);
-  uint32_t n = list && list->type == MANTA_LIST ? list->count : 0;
+  uint32_t n = list ? list->count : 0;
   p->wids = manta__calloc(n + 1, sizeof *p->wids);
   for (uint32_t i = 0; p->wids && i < n && i < (uint32_t)p->share; i++)
     p->wids[p->ready++] = manta_value_as_int(manta_value_at(list, i), -1);
@@ -154,7 +153,7 @@ static void lose_place(manta_trainer *t, struct manta__trainer_host *p, const ma
     manta__membership_gone(&t->run->membership, t->wids[p->first + i], why, manta__now());
 }
 
-void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const manta_value *v,
+void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const manta_value *ready,
                           const manta_error *why)
 {
   for (int i = 0; i < t->hosts; i++) {
@@ -167,7 +166,7 @@ void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const m
       continue;
     }
     p->answered = true;
-    take_ready(p, v ? manta_value_get(v, "ready") : NULL);
+    take_ready(p, ready);
     if (why && t->muster.error.status == MANTA_OK)
       manta_error_set(&t->muster.error, why->status, "host %s: %s", manta__link_name(n),
                       why->message);
@@ -238,25 +237,33 @@ static manta_status add(manta_value *list, manta_value item)
   return manta_value_append(list, &item);
 }
 
-// Hosts that have no rank are not counted.
-static manta_status describe_hosts(const manta_trainer *t, manta_value *out)
+struct hosts { // lists, for the workers: what each is called and where its ranks begin
+  manta_value name, address, first;
+};
+
+static void hosts_fini(struct hosts *h)
 {
-  manta_value name = {0}, address = {0}, first = {0};
-  MANTA_TRY(manta_value_set_map(out));
-  MANTA_TRY(manta_value_set_list(&name));
-  MANTA_TRY(manta_value_set_list(&address));
-  MANTA_TRY(manta_value_set_list(&first));
+  manta_value_fini(&h->name);
+  manta_value_fini(&h->address);
+  manta_value_fini(&h->first);
+}
+
+// Hosts that have no rank are not counted.
+static manta_status describe_hosts(const manta_trainer *t, struct hosts *out)
+{
+  MANTA_TRY(manta_value_set_list(&out->name));
+  MANTA_TRY(manta_value_set_list(&out->address));
+  MANTA_TRY(manta_value_set_list(&out->first));
   for (int i = 0; i < t->hosts; i++) {
     const struct manta__trainer_host *p = &t->host[i];
     if (p->count == 0)
       continue;
-    MANTA_TRY(add(&name, manta_value_borrow_string(manta__link_name(p->link))));
-    MANTA_TRY(add(&address, manta_value_borrow_string(p->address ? p->address : p->link->addr)));
-    MANTA_TRY(add(&first, manta_value_int(p->first)));
+    const char *address = p->address ? p->address : p->link->addr;
+    MANTA_TRY(add(&out->name, manta_value_borrow_string(manta__link_name(p->link))));
+    MANTA_TRY(add(&out->address, manta_value_borrow_string(address)));
+    MANTA_TRY(add(&out->first, manta_value_int(p->first)));
   }
-  MANTA_TRY(manta_value_put(out, "name", &name));
-  MANTA_TRY(manta_value_put(out, "address", &address));
-  return manta_value_put(out, "first", &first);
+  return MANTA_OK;
 }
 
 static manta_status list_wids(manta_value *out, const int64_t *wid, int n)
@@ -268,26 +275,28 @@ static manta_status list_wids(manta_value *out, const int64_t *wid, int n)
 }
 
 static manta_status start_on(manta_run *r, struct manta__trainer_host *p, int node, int world,
-                             const manta_value *hosts, const struct manta__origin *from,
+                             const struct hosts *hosts, const struct manta__origin *from,
                              manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  manta_pair pairs[MANTA__ATTEMPT_PAIRS];
   manta_value wids = {0};
   uint64_t key;
   MANTA_TRY(manta__link_program(p->link, &t->program, t->threads, &key, err));
   if (p->planned == 0)
     p->planned = p->share;
-  manta_value v = manta__form_request(t, pairs, key, p->count, p->count);
+  struct manta__attempt_msg a = {.order = manta__form_order(t, key, p->count, p->count),
+                                 .wids = &wids,
+                                 .world = world,
+                                 .first = p->first,
+                                 .node = node,
+                                 .hosts = &hosts->name,
+                                 .addresses = &hosts->address,
+                                 .firsts = &hosts->first};
   manta_status st = list_wids(&wids, t->wids + p->first, p->count);
   if (st < 0)
-    return manta_error_set(err, st, "no memory for a list of workers");
-  pairs[v.count++] = MANTA_KV("wids", wids);
-  pairs[v.count++] = MANTA_KV("hosts", *hosts);
-  pairs[v.count++] = MANTA_KV_INT("world", world);
-  pairs[v.count++] = MANTA_KV_INT("first", p->first);
-  pairs[v.count++] = MANTA_KV_INT("node", node);
-  st = manta__form_send(r, p, &v, from, err);
+    manta_error_set(err, st, "no memory for a list of workers");
+  else
+    st = manta__form_send(r, p, &a, from, err);
   manta_value_fini(&wids);
   return st;
 }
@@ -295,7 +304,7 @@ static manta_status start_on(manta_run *r, struct manta__trainer_host *p, int no
 static manta_status start_all(manta_run *r, int world, manta_error *err)
 {
   manta_trainer *t = r->trainer;
-  manta_value hosts = {0};
+  struct hosts hosts = {0};
   struct manta__origin from;
   int node = 0;
   manta__form_checkpoint(r, &from);
@@ -305,7 +314,7 @@ static manta_status start_all(manta_run *r, int world, manta_error *err)
   for (int i = 0; i < t->hosts && st == MANTA_OK; i++)
     if (t->host[i].count > 0)
       st = start_on(r, &t->host[i], node++, world, &hosts, &from, err);
-  manta_value_fini(&hosts);
+  hosts_fini(&hosts);
   manta__origin_close(&from);
   return st;
 }

@@ -32,8 +32,8 @@ manta_status manta__muster_begin(manta_trainer *t, manta_error *err);
 void manta__muster_end(manta_trainer *t);
 /* Does what is due; returns when it must be called again. */
 int64_t manta__muster_step(manta_trainer *t, int64_t now);
-/* An agent's answer: what it has, or why it has nothing. */
-void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const manta_value *v,
+/* An agent's answer: the workers it has (NULL: none), or why it has none. */
+void manta__muster_answer(manta_trainer *t, const struct manta__link *n, const manta_value *ready,
                           const manta_error *why);
 void manta__muster_gone(manta_trainer *t, int64_t wid);
 void manta__muster_link_lost(manta_trainer *t, const struct manta__link *n);

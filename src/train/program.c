@@ -151,43 +151,36 @@ manta_status manta__program_environment(const struct manta__program *p, bool dro
   return MANTA_OK;
 }
 
-static manta_status describe_exe(manta_value *v, const struct manta__exe *exe)
-{
-  MANTA_TRY(manta_value_put_string(v, "path", exe->path));
-  MANTA_TRY(manta_value_put_int(v, "dev", (int64_t)exe->dev));
-  MANTA_TRY(manta_value_put_int(v, "ino", (int64_t)exe->ino));
-  MANTA_TRY(manta_value_put_int(v, "size", (int64_t)exe->size));
-  return manta_value_put_int(v, "mtime_ns", exe->mtime_ns);
-}
-
 // A number of threads beats the environment's.
-static manta_status describe(const struct manta__program *p, uint64_t key,
-                             const struct manta__exe *exe, int threads, manta_value *out)
+static manta_status list_words(const struct manta__program *p, int threads, manta_value *argv,
+                               manta_value *env)
 {
-  manta_value argv = {0}, env = {0};
   char *const *words = p->argv ? p->argv : manta__drv.argv;
   size_t n = p->argv ? count_words((const char *const *)p->argv) : (size_t)manta__drv.argc;
-  MANTA_TRY(manta_value_set_map(out));
-  MANTA_TRY(manta__strings_to_value(&argv, words, n));
-  MANTA_TRY(manta_value_put(out, "argv", &argv));
-  MANTA_TRY(manta__program_environment(p, threads > 0, &env));
-  if (threads > 0) {
-    char text[48];
-    snprintf(text, sizeof text, "OMP_NUM_THREADS=%d", threads);
-    MANTA_TRY(append_string(&env, text));
-  }
-  MANTA_TRY(manta_value_put(out, "env", &env));
-  MANTA_TRY(manta_value_put_int(out, "key", (int64_t)key));
-  return describe_exe(out, exe);
+  char text[48];
+  MANTA_TRY(manta__strings_to_value(argv, words, n));
+  MANTA_TRY(manta__program_environment(p, threads > 0, env));
+  snprintf(text, sizeof text, "OMP_NUM_THREADS=%d", threads);
+  return threads > 0 ? append_string(env, text) : MANTA_OK;
 }
 
 manta_status manta__program_describe(const struct manta__program *p, uint64_t key,
-                                     const struct manta__exe *exe, int threads, manta_value *out,
-                                     manta_error *err)
+                                     const struct manta__exe *exe, int threads,
+                                     struct manta__program_msg *out, manta_value *argv,
+                                     manta_value *env, manta_error *err)
 {
   if (!manta__drv.argv)
     return manta_error_set(err, MANTA_ESTATE,
                            "manta_init was not called: it must be the first statement of main");
-  manta_status st = describe(p, key, exe, threads, out);
-  return st < 0 ? manta_error_set(err, st, "no memory to describe the program") : MANTA_OK;
+  if (list_words(p, threads, argv, env) < 0)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory to describe the program");
+  *out = (struct manta__program_msg){.key = key,
+                                     .argv = argv,
+                                     .env = env,
+                                     .path = exe->path,
+                                     .dev = exe->dev,
+                                     .ino = exe->ino,
+                                     .size = exe->size,
+                                     .mtime_ns = exe->mtime_ns};
+  return MANTA_OK;
 }

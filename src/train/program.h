@@ -8,6 +8,7 @@
 #include <manta/embed.h>
 #include <manta/value.h>
 
+#include "group/proto.h"
 #include "sys/proc.h"
 
 /* {0}: the program that called manta_init. */
@@ -28,10 +29,12 @@ int manta__program_threads(const struct manta__program *p, int given);
  * arguments, threads and what libraries read when they are loaded. Not 0. */
 uint64_t manta__program_key(const struct manta__program *p, const struct manta__exe *exe,
                             int threads);
-/* The map of MANTA__M_PROGRAM. MANTA_ESTATE: manta_init was not called. */
+/* PROGRAM, which borrows from exe and from the two lists: those are {0}, and to be finished also
+ * after a failure. MANTA_ESTATE: manta_init was not called. */
 manta_status manta__program_describe(const struct manta__program *p, uint64_t key,
-                                     const struct manta__exe *exe, int threads, manta_value *out,
-                                     manta_error *err);
+                                     const struct manta__exe *exe, int threads,
+                                     struct manta__program_msg *out, manta_value *argv,
+                                     manta_value *env, manta_error *err);
 /* The environment of its workers, a list of NAME=VALUE: the driver's, and the program's own words
  * where the driver has none. */
 manta_status manta__program_environment(const struct manta__program *p, bool drop_threads,

@@ -127,15 +127,13 @@ static manta_status take_memory(manta_run *r, int rank, struct manta__msg *m, co
   return MANTA_OK;
 }
 
-manta_status manta__results_give(manta_run *r, struct manta__msg *m, const manta_value *v,
-                                 manta_error *err)
+manta_status manta__results_give(manta_run *r, struct manta__msg *m,
+                                 const struct manta__done_msg *done, manta_error *err)
 {
   int rank = m->id.rank;
-  const manta_value *result = manta_value_get(v, "result");
-  const char *kind = manta_value_as_string(manta_value_get(v, "kind"), NULL);
-  if (result && manta_value_copy(&r->result[rank], result) < 0)
+  if (manta_value_copy(&r->result[rank], done->result) < 0)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for the result of rank %d", rank);
-  return kind && m->fds > 0 ? take_memory(r, rank, m, kind, err) : MANTA_OK;
+  return done->kind && m->fds > 0 ? take_memory(r, rank, m, done->kind, err) : MANTA_OK;
 }
 
 // --- into files ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 #include <manta/trainer.h>
 
 struct manta__msg;
+struct manta__done_msg;
 struct manta__bulk; /* a large one */
 
 struct manta__storing { /* large results on their way into files */
@@ -29,8 +30,8 @@ struct manta__storing { /* large results on their way into files */
 };
 
 /* The result in a DONE; a large one is taken from the message. */
-manta_status manta__results_give(manta_run *r, struct manta__msg *m, const manta_value *v,
-                                 manta_error *err);
+manta_status manta__results_give(manta_run *r, struct manta__msg *m,
+                                 const struct manta__done_msg *done, manta_error *err);
 void manta__results_forget(manta_run *r);
 /* Room for the results of `count` ranks, of which there are r->membership.places so far. */
 manta_status manta__results_reserve(manta_run *r, int count, manta_error *err);

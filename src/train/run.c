@@ -37,17 +37,16 @@ void manta__peer_free(struct manta__peer *p)
   manta__free(p);
 }
 
-static void on_worker(manta_trainer *t, struct manta__link *n, struct manta__msg *m,
-                      const manta_value *v)
+static void take_worker(manta_trainer *t, struct manta__link *n, struct manta__msg *m,
+                        const struct manta__worker_msg *in)
 {
-  int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
-  struct manta__peer *p = find_peer(t, wid);
+  struct manta__peer *p = find_peer(t, in->wid);
   if (!p) {
     if (!(p = manta__calloc(1, sizeof *p)))
       return;
-    p->wid = wid;
-    p->before = manta_value_as_int(manta_value_get(v, "before"), -1);
-    p->seat = (int)manta_value_as_int(manta_value_get(v, "seat"), -1);
+    p->wid = in->wid;
+    p->before = in->before;
+    p->seat = in->seat;
     p->link = n;
     p->next = t->peers;
     t->peers = p;
@@ -55,12 +54,21 @@ static void on_worker(manta_trainer *t, struct manta__link *n, struct manta__msg
   int ring = manta__msg_take_fd(m, 0);
   manta_error err = MANTA_ERROR_INIT;
   if (ring >= 0 && manta__ring_open(&p->ring, ring, &err) < 0)
-    manta__warn("worker %lld: %s", (long long)wid, err.message);
+    manta__warn("worker %lld: %s", (long long)in->wid, err.message);
   else if (ring >= 0)
     manta__fd_close(&p->ring.fd); // mapped; a descriptor per worker would add up
-  p->pid = (pid_t)manta_value_as_int(manta_value_get(v, "pid"), p->pid);
+  p->pid = in->pid;
   if (p->pid > 0 && t->door && t->run)
     manta__run_tell_door(t, false);
+}
+
+static void on_worker(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__worker_msg in;
+  if (manta__worker_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    take_worker(t, n, m, &in);
+  manta_value_fini(&v);
 }
 
 static void drop_peer(manta_trainer *t, int64_t wid)
@@ -90,9 +98,8 @@ static manta_status list_elsewhere(const manta_trainer *t, manta_value *out)
   for (const struct manta__peer *p = t->peers; p; p = p->next) {
     int rank = t->run ? manta__membership_rank(&t->run->membership, p->wid) : -1;
     manta_value one = {0};
-    manta_value v = MANTA_MAP(MANTA_KV_INT("rank", rank), MANTA_KV_INT("pid", p->pid),
-                              MANTA_KV_STR("host", manta__link_name(p->link)),
-                              MANTA_KV_STR("state", "running"));
+    manta_value v = MANTA__PACK(far_worker, .rank = rank, .pid = p->pid,
+                                .host = manta__link_name(p->link), .state = "running");
     if (p->link == t->door || rank < 0)
       continue;
     MANTA_TRY(manta_value_copy(&one, &v));
@@ -108,8 +115,10 @@ void manta__run_tell_door(manta_trainer *t, bool none)
   struct manta__msg m = {.kind = MANTA__M_ELSEWHERE, .group = t->group};
   if (!t->door || !t->door->conn)
     return;
-  if ((none ? manta_value_set_list(&list) : list_elsewhere(t, &list)) == MANTA_OK)
-    manta__link_send(t->door, &m, &list, &err);
+  if ((none ? manta_value_set_list(&list) : list_elsewhere(t, &list)) == MANTA_OK) {
+    manta_value v = MANTA__PACK(elsewhere_msg, .workers = &list);
+    manta__link_send(t->door, &m, &v, &err);
+  }
   manta_value_fini(&list);
 }
 
@@ -121,26 +130,20 @@ static void spread_loss(manta_run *r, const struct manta__link *from, int rank, 
   struct manta__msg m = {
       .kind = MANTA__M_ABORT, .group = t->group, .id = {r->id, r->membership.attempt, -1, 0}};
   manta_value v =
-      MANTA_MAP(MANTA_KV_INT("rank", rank), MANTA_KV_STR("host", manta__link_name(from)),
-                MANTA_KV_STR("cause", cause));
+      MANTA__PACK(abort_msg, .rank = rank, .host = manta__link_name(from), .cause = cause);
   for (int i = 0; t->hosts > 1 && i < t->hosts; i++)
     if (t->host[i].link != from && t->host[i].link->conn && t->host[i].count > 0)
       manta__link_send(t->host[i].link, &m, &v, &err);
 }
 
-static void describe_loss(manta_error *out, const manta_run *r, int rank, const manta_value *v)
+static void describe_loss(manta_error *out, const manta_run *r, int rank,
+                          const struct manta__gone_msg *in)
 {
-  const char *last = manta_value_as_string(manta_value_get(v, "last"), "");
-  bool hung = manta_value_as_bool(manta_value_get(v, "hung"), false);
-  manta_status st = hung ? MANTA_EHUNG : MANTA_EWORKER;
-  int64_t pid = manta_value_as_int(manta_value_get(v, "pid"), 0);
   char is[32] = ""; // nothing if it never was
-  if (pid > 0)
-    snprintf(is, sizeof is, "pid %lld ", (long long)pid);
-  manta_error_set(out, st, "rank %d (%son %s) %s%s%s", rank, is,
-                  manta_value_as_string(manta_value_get(v, "host"), "?"),
-                  manta_value_as_string(manta_value_get(v, "cause"), "?"),
-                  *last ? "\nits last output:\n" : "", last);
+  if (in->pid > 0)
+    snprintf(is, sizeof is, "pid %d ", in->pid);
+  manta_error_set(out, in->hung ? MANTA_EHUNG : MANTA_EWORKER, "rank %d (%son %s) %s%s%s", rank, is,
+                  in->host, in->cause, in->last[0] ? "\nits last output:\n" : "", in->last);
   char log[32];
   snprintf(log, sizeof log, "rank-%d.log", rank);
   if (r->logs < 0 || faccessat(r->logs, log, F_OK, 0) < 0)
@@ -149,39 +152,53 @@ static void describe_loss(manta_error *out, const manta_run *r, int rank, const 
   snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/logs/%s", r->dir, log);
 }
 
-static void on_gone(manta_trainer *t, const struct manta__link *n, const manta_value *v,
-                    int64_t now)
+// `v`: the same, as run.log records it.
+static void take_loss(manta_trainer *t, const struct manta__link *n,
+                      const struct manta__gone_msg *in, const manta_value *v)
 {
   manta_run *r = t->run;
-  int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
-  struct manta__peer *p = find_peer(t, wid);
-  int rank = r ? manta__membership_rank(&r->membership, wid) : -1;
+  struct manta__peer *p = find_peer(t, in->wid);
+  int rank = r ? manta__membership_rank(&r->membership, in->wid) : -1;
   if (p && r)
     manta__rows_read(t, p, MANTA__IGNORE); // its last rows
   manta__rows_release(t);
   if (r && rank >= 0 && r->membership.member[rank].state == MANTA__MB_RUNNING) {
     manta_error why = MANTA_ERROR_INIT;
-    describe_loss(&why, r, rank, v);
+    describe_loss(&why, r, rank, in);
     if (!r->membership.killed)
       manta__run_log(r, MANTA__EV_LOST, v);
-    spread_loss(r, n, rank, manta_value_as_string(manta_value_get(v, "cause"), "it died"));
-    manta__membership_gone(&r->membership, wid, &why, now);
+    spread_loss(r, n, rank, in->cause);
+    manta__membership_gone(&r->membership, in->wid, &why, manta__now());
     manta__exchange_settle(r);
   }
-  drop_peer(t, wid);
-  manta__muster_gone(t, wid);
+  drop_peer(t, in->wid);
+  manta__muster_gone(t, in->wid);
 }
 
-static void on_dying(manta_trainer *t, const struct manta__link *n, const manta_value *v)
+static void on_gone(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__gone_msg in;
+  if (manta__gone_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    take_loss(t, n, &in, &v);
+  manta_value_fini(&v);
+}
+
+// What follows from it on its own host comes with GONE.
+static void on_dying(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
   manta_run *r = t->run;
-  int64_t wid = manta_value_as_int(manta_value_get(v, "wid"), -1);
-  int rank = r ? manta__membership_rank(&r->membership, wid) : -1;
-  if (rank < 0)
+  manta_value v = {0};
+  struct manta__dying_msg in;
+  if (manta__dying_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  spread_loss(r, n, rank, "it died"); // how, comes with GONE, and later
-  manta__membership_dying(&r->membership, wid);
-  manta__exchange_settle(r);
+  int rank = r ? manta__membership_rank(&r->membership, in.wid) : -1;
+  if (rank >= 0) {
+    spread_loss(r, n, rank, "it died"); // how, comes later
+    manta__membership_dying(&r->membership, in.wid);
+    manta__exchange_settle(r);
+  }
+  manta_value_fini(&v);
 }
 
 // Of a rank of the attempt that is going on?
@@ -192,31 +209,27 @@ static bool is_current(const manta_run *r, const struct manta__msg *m)
 }
 
 // A survivor may be faster to say so than the agent that saw the death.
-static void spread_echo(manta_run *r, const manta_value *v)
+static void spread_echo(manta_run *r, int lost)
 {
   manta_trainer *t = r->trainer;
-  int64_t lost = manta_value_as_int(manta_value_get(v, "lost"), -1);
   for (int i = 0; lost >= 0 && i < t->hosts; i++)
     if (lost >= t->host[i].first && lost < t->host[i].first + t->host[i].count)
-      spread_loss(r, t->host[i].link, (int)lost, "it died");
+      spread_loss(r, t->host[i].link, lost, "it died");
 }
 
-static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
+static void take_end(manta_run *r, struct manta__msg *m, const struct manta__done_msg *in)
 {
-  manta_run *r = t->run;
+  manta_trainer *t = r->trainer;
   int rank = m->id.rank;
-  if (!is_current(r, m))
-    return;
-  spread_echo(r, v);
+  spread_echo(r, in->lost);
   manta__exchange_left(r, rank);
   int64_t wid = r->membership.member[rank].wid;
   struct manta__peer *p = find_peer(t, wid);
   manta_error err = MANTA_ERROR_INIT;
-  manta_status st = (manta_status)manta_value_as_int(manta_value_get(v, "status"), 0);
-  snprintf(err.message, sizeof err.message, "%s",
-           manta_value_as_string(manta_value_get(v, "message"), ""));
+  manta_status st = (manta_status)in->status;
+  snprintf(err.message, sizeof err.message, "%s", in->message);
   manta_error lost = MANTA_ERROR_INIT;
-  if (manta__results_give(r, m, v, &lost) < 0 && st >= 0) {
+  if (manta__results_give(r, m, in, &lost) < 0 && st >= 0) {
     st = lost.status;
     snprintf(err.message, sizeof err.message, "%s", lost.message);
   }
@@ -231,32 +244,55 @@ static void on_done(manta_trainer *t, struct manta__msg *m, manta_value *v)
   manta__membership_done(&r->membership, wid, st, &err);
 }
 
+static void on_done(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__done_msg in;
+  if (is_current(t->run, m) && manta__done_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    take_end(t->run, m, &in);
+  manta_value_fini(&v);
+}
+
 // --- snapshots ----------------------------------------------------------------------------------
 
-static void on_snap(manta_trainer *t, struct manta__msg *m, int64_t now)
+static void on_snap(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
   struct manta__snap_msg s;
   manta_run *r = t->run;
-  if (!r || m->len != sizeof s || m->id.run != r->id || m->id.attempt != r->membership.attempt)
+  if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt ||
+      !manta__msg_copy(m, &s, sizeof s))
     return;
-  memcpy(&s, m->data, sizeof s);
   manta__fd_close(&t->newest.fd);
   t->newest = (struct manta__newest){.fd = manta__msg_take_fd(m, 0),
                                      .wid = s.wid,
                                      .slot = s.slot,
                                      .iteration = s.iteration,
                                      .capacity = s.capacity};
-  manta__membership_checkpoint(&r->membership, now);
+  manta__membership_checkpoint(&r->membership, manta__now());
 }
 
-static void on_storefail(manta_trainer *t, const manta_value *v)
+static void on_stored(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
+  manta_value v = {0};
+  struct manta__stored_msg in;
+  manta_run *r = t->parked ? t->parked : t->run;
+  if (r && manta__stored_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    manta__run_log(r, MANTA__EV_CKPT, &v);
+  manta_value_fini(&v);
+}
+
+static void on_storefail(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__storefail_msg in;
+  if (manta__storefail_msg_unpack(m, &v, &in, NULL) < 0)
+    return;
   manta__run_warn(
       t,
       "the checkpoint of iteration %lld was not written: %s\nthe run continues; earlier "
       "checkpoints are unchanged",
-      (long long)manta_value_as_int(manta_value_get(v, "iteration"), -1),
-      manta_value_as_string(manta_value_get(v, "message"), ""));
+      (long long)in.iteration, in.message);
+  manta_value_fini(&v);
 }
 
 // --- steps --------------------------------------------------------------------------------------
@@ -266,24 +302,24 @@ static void send_abort(manta_run *r)
   struct manta__msg m = {.kind = MANTA__M_ABORT,
                          .group = r->trainer->group,
                          .id = {r->id, r->membership.attempt, -1, 0}};
-  manta__run_tell_all(r->trainer, &m, NULL);
+  manta_value v = MANTA__PACK(abort_msg, .rank = -1);
+  manta__run_tell_all(r->trainer, &m, &v);
 }
 
 static void send_kill(manta_run *r)
 {
-  manta_value v = {0}, wids = {0};
-  manta_value_set_map(&v);
+  manta_value wids = {0};
   manta_value_set_list(&wids);
   for (int i = 0; i < r->membership.world; i++)
     if (r->membership.member[i].state == MANTA__MB_RUNNING) {
       manta_value wid = manta_value_int(r->membership.member[i].wid);
       manta_value_append(&wids, &wid);
     }
-  manta_value_put(&v, "wids", &wids);
-  manta_value_put_string(&v, "cause", "ended: it did not leave its function in time");
   struct manta__msg m = {.kind = MANTA__M_KILL, .group = r->trainer->group};
+  manta_value v =
+      MANTA__PACK(kill_msg, .wids = &wids, .cause = "ended: it did not leave its function in time");
   manta__run_tell_all(r->trainer, &m, &v);
-  manta_value_fini(&v);
+  manta_value_fini(&wids);
 }
 
 // However it came: from a signal to a worker, too, whose segment is only its own host's.
@@ -363,84 +399,85 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
 
 // --- messages -----------------------------------------------------------------------------------
 
-static void on_asked(manta_trainer *t, const manta_value *v)
+static void on_formed(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
-  const char *what = manta_value_as_string(manta_value_get(v, "what"), "");
-  int64_t n = manta_value_as_int(manta_value_get(v, "n"), 0);
+  manta_value v = {0};
+  struct manta__formed_msg in;
+  if (manta__formed_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    manta__form_on_formed(t, n, m, &in, manta__now());
+  manta_value_fini(&v);
+}
+
+static void on_noroom(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__noroom_msg in;
+  if (manta__noroom_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    manta__form_on_noroom(t, n, &in, manta__now());
+  manta_value_fini(&v);
+}
+
+static void on_output(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta__run_show(t, m);
+}
+
+static void on_warn(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__warn_msg in;
+  if (manta__warn_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+    manta__run_warn(t, "%s", in.text);
+  manta_value_fini(&v);
+}
+
+static void on_asked(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__asked_msg in;
   manta_error err = MANTA_ERROR_INIT;
   manta_run *r = t->run;
-  if (!r)
+  if (!r || manta__asked_msg_unpack(m, &v, &in, NULL) < 0)
     return;
-  if (!strcmp(what, "kill"))
+  if (!strcmp(in.what, "kill"))
     manta__membership_stop(&r->membership, MANTA_ECANCELED, "ended by `manta kill`");
-  else if (!strcmp(what, "notice"))
+  else if (!strcmp(in.what, "notice"))
     manta__membership_notice(&r->membership);
-  else if (!strcmp(what, "resize") && n >= 1 && n <= MANTA_MAX_RANKS &&
-           manta__ranks_resize(r, (int)n, &err) < 0)
+  else if (!strcmp(in.what, "resize") && in.n >= 1 && in.n <= MANTA_MAX_RANKS &&
+           manta__ranks_resize(r, (int)in.n, &err) < 0)
     manta__run_warn(t, "not resized: %s", err.message);
+  manta_value_fini(&v);
+}
+
+static void on_give(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  if (is_current(t->run, m) && m->id.rank < t->run->exchange.world)
+    (m->kind == MANTA__M_GIVE ? manta__exchange_give : manta__exchange_vote)(t->run, m);
+}
+
+static void on_fetch(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  if (is_current(t->run, m))
+    manta__exchange_fetch(t->run, m);
 }
 
 void manta__run_on_msg(manta_trainer *t, struct manta__link *n,
                        struct manta__msg *m) // style: one case a message
 {
-  manta_value v = {0};
-  int64_t now = manta__now();
-  if (m->kind == MANTA__M_OUTPUT || m->kind == MANTA__M_LIVE) {
-    manta__run_show(t, m);
-    return;
-  }
-  if (m->kind == MANTA__M_SNAP) {
-    on_snap(t, m, now);
-    return;
-  }
-  if (m->kind == MANTA__M_FETCH || m->kind == MANTA__M_FETCHED) {
-    if (is_current(t->run, m))
-      manta__exchange_fetch(t->run, m);
-    return;
-  }
-  if (m->kind == MANTA__M_GIVE || m->kind == MANTA__M_AGREE) {
-    if (is_current(t->run, m) && m->id.rank < t->run->exchange.world)
-      (m->kind == MANTA__M_GIVE ? manta__exchange_give : manta__exchange_vote)(t->run, m);
-    return;
-  }
-  if (manta__msg_value(m, &v, NULL) < 0)
-    return;
-  switch (m->kind) {
-  case MANTA__M_WORKER:
-    on_worker(t, n, m, &v);
-    break;
-  case MANTA__M_FORMED:
-    manta__form_on_formed(t, n, m, &v, now);
-    break;
-  case MANTA__M_NOROOM:
-    manta__form_on_noroom(t, n, &v, now);
-    break;
-  case MANTA__M_DYING: // what follows from it on its own host comes with GONE
-    on_dying(t, n, &v);
-    break;
-  case MANTA__M_GONE:
-    on_gone(t, n, &v, now);
-    break;
-  case MANTA__M_DONE:
-    on_done(t, m, &v);
-    break;
-  case MANTA__M_STORED:
-    if (t->parked || t->run)
-      manta__run_log(t->parked ? t->parked : t->run, MANTA__EV_CKPT, &v);
-    break;
-  case MANTA__M_STOREFAIL:
-    on_storefail(t, &v);
-    break;
-  case MANTA__M_WARN:
-    manta__run_warn(t, "%s", manta_value_as_string(manta_value_get(&v, "text"), ""));
-    break;
-  case MANTA__M_ASKED:
-    on_asked(t, &v);
-    break;
-  default:
-    break;
-  }
-  manta_value_fini(&v);
+  static void (*const handlers[MANTA__M_KINDS])(manta_trainer *, struct manta__link *,
+                                                struct manta__msg *) = {
+      [MANTA__M_WORKER] = on_worker,       [MANTA__M_FORMED] = on_formed,
+      [MANTA__M_NOROOM] = on_noroom,       [MANTA__M_DYING] = on_dying,
+      [MANTA__M_GONE] = on_gone,           [MANTA__M_DONE] = on_done,
+      [MANTA__M_SNAP] = on_snap,           [MANTA__M_STORED] = on_stored,
+      [MANTA__M_STOREFAIL] = on_storefail, [MANTA__M_OUTPUT] = on_output,
+      [MANTA__M_LIVE] = on_output,         [MANTA__M_WARN] = on_warn,
+      [MANTA__M_ASKED] = on_asked,         [MANTA__M_GIVE] = on_give,
+      [MANTA__M_AGREE] = on_give,          [MANTA__M_FETCH] = on_fetch,
+      [MANTA__M_FETCHED] = on_fetch,
+  };
+  if (m->kind < MANTA__M_KINDS && handlers[m->kind])
+    handlers[m->kind](t, n, m);
 }
 
 // --- a lost agent -------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ void manta_trainer_hold(manta_trainer *t, bool hold)
 {
   pthread_mutex_lock(&drv.lock);
   struct manta__msg m = {.kind = MANTA__M_REST, .group = t->group};
-  manta_value v = MANTA_MAP(MANTA_KV_BOOL("hold", hold));
+  manta_value v = MANTA__PACK(rest_msg, .hold = hold);
   t->hold = hold;
   if (drv.running && t->peers && !t->spawning && (!t->run || t->run->over))
     manta__run_tell_all(t, &m, &v);

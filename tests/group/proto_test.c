@@ -61,7 +61,7 @@ static int make_samples(void **ctx)
 
 #define SAMPLE_I32  INT32_MIN
 #define SAMPLE_I64  INT64_MIN
-#define SAMPLE_U64  INT64_MAX
+#define SAMPLE_U64  UINT64_MAX
 #define SAMPLE_REAL -0.25
 #define SAMPLE_BOOL true
 #define SAMPLE_STR  "some text"
@@ -230,7 +230,7 @@ static void keys_of_other_types_are_refused(void **ctx)
   with(false, "wids", strings, "ATTEMPT: key \"wids\" is not a list of integers");
   with(false, "hosts", numbers, "ATTEMPT: key \"hosts\" is not a list of strings");
   with(false, "order", numbers, "ATTEMPT: key \"order\" is not a map");
-  with(true, "key", manta_value_int(-1), "ATTEMPT: key \"key\" is not an integer from 0 on");
+  with(true, "key", manta_value_real(1), "ATTEMPT: key \"key\" is not an integer");
   with(true, "name", manta_value_int(1), "ATTEMPT: key \"name\" is not a string");
   with(true, "resources", mixed, "ATTEMPT: key \"resources\" is not a map");
 }

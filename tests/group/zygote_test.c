@@ -148,7 +148,8 @@ static void zygote_start(struct zygote *z, const char *extra)
   close(sock[1]);
   close(life[1]);
   z->lifeline = life[0];
-  assert_ok(manta__conn_create(&z->conn, sock[0], NULL, &err), &err);
+  assert_ok(manta__conn_create(&z->conn, sock[0], manta__proto_end(MANTA__AGENT_TO_ZYGOTE), &err),
+            &err);
 }
 
 static void receive(manta__conn *c, struct manta__msg *m, uint16_t kind)
@@ -188,7 +189,8 @@ static void worker_start(struct worker *w, struct zygote *z, int64_t wid)
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   w->lifeline = life[0];
   w->output = out[0];
-  assert_ok(manta__conn_create(&w->conn, sock[0], NULL, &err), &err);
+  assert_ok(manta__conn_create(&w->conn, sock[0], manta__proto_end(MANTA__AGENT_TO_WORKER), &err),
+            &err);
   struct manta__fork_msg f = {wid};
   struct manta__msg m = {.kind = MANTA__M_FORK,
                          .data = &f,
@@ -244,12 +246,12 @@ static void send_job(struct worker *w, const char *fn, int rank, int world, stru
   memcpy((char *)p + sizeof before, packed, n);
   manta__shm_unmap(p, bytes);
   manta_free(packed);
-  manta_value head = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("local_rank", rank),
-                               MANTA_KV_INT("local_world", world), MANTA_KV_STR("mark", "12.34"));
+  manta_value head = MANTA__PACK(job_msg, .world = world, .local_rank = rank, .local_world = world,
+                                 .mark = "12.34", .threads = 1, .host = "here");
   struct manta__msg m = {.kind = MANTA__M_JOB,
                          .id = {.run = 99, .attempt = 4, .rank = rank},
-                         .fd = {ctl_fd, job_fd},
-                         .fds = 2};
+                         .fd = {ctl_fd, job_fd, ctl_fd}, // no job looks at its heap
+                         .fds = 3};
   assert_ok(manta__conn_send_value(w->conn, &m, &head, &err), &err);
   assert_ok(manta__ctl_map(ctl, &bytes, ctl_fd, &err), &err);
   close(ctl_fd);
@@ -303,8 +305,7 @@ static int exit_status(struct zygote *z, pid_t pid)
   struct manta__msg m;
   struct manta__exited_msg e;
   receive(z->conn, &m, MANTA__M_EXITED);
-  assert_int_equal(m.len, sizeof e);
-  memcpy(&e, m.data, sizeof e);
+  assert_true(manta__msg_copy(&m, &e, sizeof e));
   assert_int_equal(e.pid, pid);
   return e.status;
 }

@@ -2,6 +2,7 @@
  *
  * Trainers of one driver that need the same room: idle ones give way, others are named.
  */
+#include <glob.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -179,6 +180,54 @@ static void one_that_runs_is_named(void **state)
   manta_trainer_destroy(busy);
 }
 
+// Sees the notice, and ends well all the same: that the run was asked to stop is the driver's word.
+static manta_status serene(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_value row = MANTA_MAP(MANTA_KV_INT("there", 1));
+  MANTA_TRY(manta_session_report(s, &row, err));
+  while (!manta_session_preempted(s)) {
+    MANTA_TRY(manta_session_check(s, err));
+    usleep(1000);
+  }
+  return MANTA_OK;
+}
+MANTA_TRAIN("serene", serene)
+
+// By its socket: all trainers of this driver have the same.
+static pid_t find_agent(void)
+{
+  char pattern[512];
+  glob_t found;
+  int pid = 0;
+  snprintf(pattern, sizeof pattern, "%s/manta/agent-*.sock", results);
+  assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+  assert_int_equal(found.gl_pathc, 1);
+  assert_int_equal(sscanf(strrchr(found.gl_pathv[0], '/'), "/agent-%d.sock", &pid), 1);
+  globfree(&found);
+  return pid;
+}
+
+static void sigterm_to_the_agent_is_a_notice_to_all(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_trainer *t[2];
+  manta_run *r[2];
+  for (int i = 0; i < 2; i++) {
+    manta_trainer_config c = one_gpu(i ? "second" : "first");
+    c.gpus_per_worker = 0;
+    t[i] = make(c);
+    assert_ok(manta_run_start(&r[i], t[i], serene, NULL, &err), &err);
+    assert_int_equal(manta_run_next(r[i], 30, NULL, &err), 1);
+  }
+  assert_int_equal(kill(find_agent(), SIGTERM), 0);
+  for (int i = 0; i < 2; i++) {
+    assert_status(manta_run_next(r[i], 30, NULL, &err), MANTA_EPREEMPTED);
+    manta_run_close(r[i]);
+  }
+  for (int i = 0; i < 2; i++)
+    manta_trainer_destroy(t[i]);
+}
+
 // Another driver: a process of its own, whose trainer is idle until its pipe is closed.
 static int other_driver(const char *dir)
 {
@@ -251,6 +300,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(an_elastic_run_gets_its_whole_size),
       cmocka_unit_test(one_that_holds_is_named),
       cmocka_unit_test(one_that_runs_is_named),
+      cmocka_unit_test(sigterm_to_the_agent_is_a_notice_to_all),
       cmocka_unit_test(another_driver_is_named),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
