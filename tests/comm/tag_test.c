@@ -71,6 +71,31 @@ static int in_order(manta_comm *c, int rank, int n, struct shared *sh)
   return 0;
 }
 
+// Messages with another tag can come between the look at what to put aside and the step: who has left
+// since then has sent what is behind them.
+static int behind_another(manta_comm *c, int rank, int n, struct shared *sh)
+{
+  int x = 2, from = 0;
+  for (int tag = 1; tag <= 2 && rank == 0; tag++)
+    EXPECT(manta_comm_send_tagged(c, &x, 1, MANTA_I32, 1, tag, NULL) == 0);
+  if (rank == 0)
+    return 0;
+  while (!atomic_load(&c->team.line[0].left))
+    usleep(500);
+  manta_status st = MANTA_OK;
+  struct manta__move m = {.tag = 2,
+                          .buf = (uint8_t *)&x,
+                          .bytes = sizeof x,
+                          .count = 1,
+                          .type = MANTA_I32,
+                          .by = MANTA__NEVER};
+  EXPECT(!manta__pair_step(&c->team, &m, &st, NULL) && st == MANTA_OK);
+  for (int tag = 2; tag >= 1; tag--)
+    EXPECT(manta_comm_recv_tagged(c, &x, 1, MANTA_I32, &from, tag, NULL) == 0);
+  EXPECT(manta_comm_recv_tagged(c, &x, 1, MANTA_I32, &from, 2, NULL) == MANTA_EPEERLOST);
+  return 0;
+}
+
 static int from_anybody(manta_comm *c, int rank, int n, struct shared *sh)
 {
   static int buf[50000];
@@ -160,6 +185,11 @@ static void a_tag_finds_its_message(void **state)
 {
   check(2, backwards);
   check(2, in_order);
+}
+
+static void what_was_sent_before_leaving_comes(void **state)
+{
+  check(2, behind_another);
 }
 
 static void any_rank_will_do(void **state)
@@ -262,6 +292,7 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_tag_finds_its_message),
+      cmocka_unit_test(what_was_sent_before_leaving_comes),
       cmocka_unit_test(any_rank_will_do),
       cmocka_unit_test(what_is_wrong_is_said),
       cmocka_unit_test(a_loss_ends_a_wait_for_anybody),

@@ -178,6 +178,16 @@ static manta_status verdict(struct manta__team *t, const struct manta__move *m, 
       manta__team_label(t, t->rank));
 }
 
+// Whether what is asked for may lie behind a message with another tag, which is to be put aside
+// first: it may have come since others were.
+static bool may_lie_behind(const struct manta__team *t, const struct manta__move *m)
+{
+  uint64_t taken;
+  struct pair_head h;
+  struct channel ch = channel(t, m);
+  return !m->sends && !m->headed && read_head(&ch, &h, &taken) && h.tag != m->tag;
+}
+
 bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status *st,
                       manta_error *err)
 {
@@ -190,6 +200,7 @@ bool manta__pair_step(struct manta__team *t, struct manta__move *m, manta_status
     *st = verdict(t, m, err);
     return true;
   }
+  left = left && !may_lie_behind(t, m);
   *st = manta__team_trouble(t, m->peer, left, m->by, m->sends ? "send" : "recv", err);
   return *st < 0;
 }
