@@ -461,8 +461,7 @@ static void on_fetch(manta_trainer *t, struct manta__link *n, struct manta__msg 
     manta__exchange_fetch(t->run, m);
 }
 
-void manta__run_on_msg(manta_trainer *t, struct manta__link *n,
-                       struct manta__msg *m) // style: one case a message
+void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
   static void (*const handlers[MANTA__M_KINDS])(manta_trainer *, struct manta__link *,
                                                 struct manta__msg *) = {

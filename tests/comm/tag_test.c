@@ -71,8 +71,8 @@ static int in_order(manta_comm *c, int rank, int n, struct shared *sh)
   return 0;
 }
 
-// Messages with another tag can come between the look at what to put aside and the step: who has left
-// since then has sent what is behind them.
+// A message with another tag can come between the look at what to put aside and the step. If its
+// sender has left meanwhile, what it has sent behind that one is there.
 static int behind_another(manta_comm *c, int rank, int n, struct shared *sh)
 {
   int x = 2, from = 0;
