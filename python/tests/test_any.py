@@ -102,7 +102,7 @@ def test_what_makes_no_sense_is_refused(runs: Runs) -> None:
             _manta.next_any(none)
     with pytest.raises(TypeError, match="a sequence of runs is wanted"):
         _manta.next_any([run, 3])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="another call on this run is going on"):
+    with pytest.raises(ValueError, match="another call on this run is in progress"):
         _manta.next_any([run, run])
     run.close()
     with pytest.raises(ValueError, match="the run is closed"):
