@@ -20,17 +20,21 @@
  *   ref.c       the same, word by word    kernels.h, loop.h, isa.h: how they are made
  * shm/        ranks that share memory
  *   task.h      a call, and its description
- *   team.c      phases, waiting           crowd.c   who waits moves to another processor
- *   shared.c    collectives of a team     stager.c  how staging goes
+ *   team.c      phases, waiting           crowd.c    a rank that waits moves to another CPU
+ *   shared.c    collectives of a team     stager.c   how staging goes
  *   direct.c    … straight from the others' buffers
  *   pair.c      bytes from one rank to another
  *   heap.c      memory that others can read
  * hosts/      ranks on several hosts
  *   hosts.c     layout, messages, how a call begins
  *   calls.c     the collectives           reduction.c, lanes.c: reductions
- *   move.c      sends and receives        net.c     the table of a transport, and its module
+ *   move.c      sends and receives        net.c      the table of a transport, and its module
  * nccl/       device memory: device.c in the core, the rest in a module
+ *   device.c    finds the module          device.h   what it is asked for
+ *   nccl.c      communicators             call.c     each collective in NCCL's words
+ *   end.c       the end of one            lib.c      NCCL and CUDA, found at run time (abi.h)
  * ucx/        messages between hosts over UCX: a module
+ *   ucx.c
  */
 #ifndef MANTA_COMM_COMM_H
 #define MANTA_COMM_COMM_H

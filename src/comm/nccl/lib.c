@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/nccl/lib.c - NCCL and CUDA, looked up when the first communicator needs them.
+ * comm/nccl/lib.c - finds NCCL and CUDA's runtime at run time, and binds the functions that
+ * comm/nccl/abi.h lists. Nothing here is linked against them.
  */
 #include <dlfcn.h>
 #include <pthread.h>

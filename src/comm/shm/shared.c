@@ -2,10 +2,25 @@
  *
  * comm/shm/shared.c - the collectives of ranks that share memory.
  *
- * Small and odd ones are one pattern: a rank puts a piece of its data into its staging buffer,
- * publishes the phase, waits for the others, and takes what it needs out of theirs; piece after
- * piece. Large ones go direct where the ranks can reach each other's buffers: each takes what it
- * needs straight from there (comm/shm/direct.c), and a last phase says that nobody reads any more.
+ * Every call begins with its description, which all ranks see (comm/shm/team.h). So they agree on
+ * the way that it goes: by the bytes of a block (what one rank sends to one, or to all), by the
+ * number of ranks, and by where the buffers lie.
+ *
+ *   1. Behind the description: all that a rank stages is BEHIND_MAX (1 KB) or less. It lies in the
+ *      cache lines behind the description, wherever the buffers are. One phase.
+ *   2. With the description: private, and one piece (64 KB; of an all-reduce of IN_PARTS_RANKS or
+ *      more ranks REDUCED_BY_ALL_MAX, 8 KB). It is in the staging buffer when the description is
+ *      published. One phase.
+ *   3. Direct: more than DIRECT_FROM of its call (1, 4 or 16 KB), and all buffers that others read
+ *      or write lie in the shared heap. Each rank takes what it needs from there (direct.c), and a
+ *      second phase says that nobody reads any more.
+ *   4. In parts: any other all-reduce of IN_PARTS_RANKS or more. All is staged, each rank reduces
+ *      its part of it into a shared result, and copies the whole. Two phases for each MB.
+ *   5. In pieces: everything else. A piece (64 KB) after the other is staged, PIECES_AHEAD of what
+ *      is taken out of the buffers of the others. A phase for each.
+ *
+ * Ways 2, 4 and 5 put data into staging buffers through the caches or past them: see
+ * struct manta__stager.
  */
 #include <string.h>
 
@@ -14,13 +29,19 @@
 #include "comm/reduce/reduce.h"
 #include "comm/shm/shared.h"
 
-#define AHEAD 2 /* pieces that are staged before the first is taken */
-#define PIECE MANTA__COMM_PIECE
-#define TINY  MANTA__COMM_TINY /* of an all-reduce: staging is cheaper than a second phase */
-#define SMALL (8u << 10)       /* with many ranks: up to here each reduces all of it */
-#define FEW   256              /* of all blocks: they ride with the description */
-#define LARGE (16u << 10)      /* of the others: the same */
-#define SOME  (4u << 10)       /* of a broadcast: the same */
+#define PIECE              MANTA__COMM_PIECE /* 64 KB: staged and taken at once */
+#define PIECES_AHEAD       2                 /* pieces that are staged before the first is taken */
+#define BEHIND_MAX         MANTA__COMM_TINY  /* 1 KB: staged behind the description */
+#define BLOCKS_BEHIND_MAX  256               /* the same, of the blocks of all ranks together */
+#define IN_PARTS_RANKS     4                 /* with so many ranks each reduces a part, */
+#define REDUCED_BY_ALL_MAX (8u << 10)        /* 8 KB: unless it is less than this */
+#define BROADCAST_PIECE    (8u << 10)        /* 8 KB: of a broadcast of up to */
+#define BROADCAST_CUT_MAX  (256u << 10)      /* 256 KB: others take one while the root stages one */
+
+/* From here on it is worth a second phase to go direct. */
+#define DIRECT_FROM_ALLREDUCE BEHIND_MAX
+#define DIRECT_FROM_BROADCAST (4u << 10)
+#define DIRECT_FROM_OTHERS    (16u << 10)
 
 // len: bytes of this piece of a block, which begins at `at`.
 typedef void (*stage_fn)(struct manta__team *t, const struct manta__transfer *x, size_t at,
@@ -32,11 +53,11 @@ typedef manta_status (*direct_fn)(struct manta__team *t, const struct manta__tra
 
 enum reach { SENDS, SENDS_AND_RECVS, SEND_OF_ROOT, SENDS_AND_RECV_OF_ROOT };
 
-struct way { // how a call is done
+struct method { // how a call is done
   stage_fn stage;
   take_fn take;
   direct_fn direct;
-  size_t from;      // bytes of a block from which on it is worth a phase to go direct
+  size_t from;      // bytes of a block from which on it goes direct
   enum reach reach; // whose buffers that takes
   bool blocks;      // a staging buffer holds a piece of each block
 };
@@ -47,7 +68,7 @@ void manta__team_slot(struct manta__team *t, size_t bytes)
 {
   size_t need = (bytes + 63) & ~(size_t)63;
   t->slot = MANTA__TINY_SLOT;
-  if (bytes <= TINY) {
+  if (bytes <= BEHIND_MAX) {
     t->few[t->turn & 1] = bytes;
     return;
   }
@@ -69,29 +90,29 @@ static size_t piece_at(const struct manta__transfer *x, size_t at)
   return x->bytes - at < x->piece ? x->bytes - at : x->piece;
 }
 
-// Piece k is staged after k - AHEAD was taken, and all have published k - AHEAD by then, having
-// taken k - 2 * AHEAD: so 2 * AHEAD pieces must fit in, and the last are read until the phase
-// behind them.
+// Piece k is staged after k - PIECES_AHEAD was taken, and all have published k - PIECES_AHEAD by
+// then, having taken k - 2 * PIECES_AHEAD: so twice as many pieces must fit in, and the last are
+// read until the phase behind them.
 static manta_status pieces(struct manta__team *t, const struct manta__transfer *x,
-                           const struct way *w, manta_error *err)
+                           const struct method *m, manta_error *err)
 {
   const uint32_t first = t->phase + 1;
   const size_t count = (x->bytes + x->piece - 1) / x->piece;
-  size_t slot[AHEAD];
-  for (size_t k = 0; k < count + AHEAD - 1; k++) {
+  size_t slot[PIECES_AHEAD];
+  for (size_t k = 0; k < count + PIECES_AHEAD - 1; k++) {
     if (k < count) {
       size_t at = k * x->piece, len = piece_at(x, at);
       manta__team_slot(t, slot_bytes(t, x, len));
-      slot[k % AHEAD] = t->slot;
-      w->stage(t, x, at, len);
+      slot[k % PIECES_AHEAD] = t->slot;
+      m->stage(t, x, at, len);
       manta__team_publish(t);
     }
-    if (k < AHEAD - 1)
+    if (k < PIECES_AHEAD - 1)
       continue;
-    size_t now = k - (AHEAD - 1), at = now * x->piece;
+    size_t now = k - (PIECES_AHEAD - 1), at = now * x->piece;
     MANTA_TRY(manta__team_wait(t, first + (uint32_t)now, err));
-    t->slot = slot[now % AHEAD];
-    w->take(t, x, at, piece_at(x, at));
+    t->slot = slot[now % PIECES_AHEAD];
+    m->take(t, x, at, piece_at(x, at));
   }
   return manta__team_meet(t, err);
 }
@@ -115,15 +136,15 @@ enum where { ALL_IN_HEAP, NONE_IN_HEAP, MIXED };
 
 // Where the buffers are that others would read or write. The same answer on all ranks.
 static enum where look(const struct manta__team *t, const struct manta__transfer *x,
-                       const struct way *w)
+                       const struct method *m)
 {
   int placed = 0, counted = 0;
   bool tangled = false;
   for (int r = 0; r < t->size; r++) {
-    bool counts = w->reach != SEND_OF_ROOT || r == x->root;
+    bool counts = m->reach != SEND_OF_ROOT || r == x->root;
     counted += counts;
     const struct manta__desc *d = manta__team_desc(t, r);
-    placed += counts && is_placed(d, w->reach, r == x->root);
+    placed += counts && is_placed(d, m->reach, r == x->root);
     tangled = tangled || (d->head & MANTA__DESC_TANGLED);
   }
   return placed == 0 ? NONE_IN_HEAP : placed == counted && !tangled ? ALL_IN_HEAP : MIXED;
@@ -133,20 +154,20 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct manta__t
                                     manta_error *err);
 
 static manta_status go_on(struct manta__team *t, const struct manta__transfer *x,
-                          const struct way *w, bool rides, bool *staged, manta_error *err)
+                          const struct method *m, bool rides, bool *staged, manta_error *err)
 {
-  enum where where = w->direct ? look(t, x, w) : NONE_IN_HEAP;
+  enum where where = m->direct ? look(t, x, m) : NONE_IN_HEAP;
   *staged = where != ALL_IN_HEAP;
   if (where == ALL_IN_HEAP) {
-    MANTA_TRY(w->direct(t, x, err));
+    MANTA_TRY(m->direct(t, x, err));
     return manta__team_meet_verified(t, err);
   }
   if (rides && where == NONE_IN_HEAP) {
     if (x->bytes)
-      w->take(t, x, 0, x->bytes);
+      m->take(t, x, 0, x->bytes);
     return MANTA_OK;
   }
-  return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, w, err);
+  return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, m, err);
 }
 
 // The first rank tells how later calls are to be staged.
@@ -160,47 +181,49 @@ static manta_status begin(struct manta__team *t, struct manta__desc *d, manta_er
 
 static bool is_tiny(const struct manta__team *t, const struct manta__transfer *x)
 {
-  return x->bytes <= x->piece && slot_bytes(t, x, x->bytes) <= TINY;
+  return x->bytes <= x->piece && slot_bytes(t, x, x->bytes) <= BEHIND_MAX;
 }
 
 // What is tiny lies behind the description, wherever its buffers are: such a call is as long as its
 // instructions are many.
 static manta_status ride(struct manta__team *t, struct manta__desc *d,
-                         const struct manta__transfer *x, const struct way *w, manta_error *err)
+                         const struct manta__transfer *x, const struct method *m, manta_error *err)
 {
   t->stager.now = false;
   manta__team_slot(t, slot_bytes(t, x, x->bytes));
   if (x->bytes)
-    w->stage(t, x, 0, x->bytes);
+    m->stage(t, x, 0, x->bytes);
   manta_status st = begin(t, d, err);
   if (st == MANTA_OK && x->bytes)
-    w->take(t, x, 0, x->bytes);
+    m->take(t, x, 0, x->bytes);
   t->turn++;
   return st;
 }
 
 // What is small and private rides with the description.
 static manta_status transfer(struct manta__team *t, struct manta__desc *d,
-                             const struct manta__transfer *x, const struct way *w, manta_error *err)
+                             const struct manta__transfer *x, const struct method *m,
+                             manta_error *err)
 {
   struct manta__stager *s = &t->stager;
-  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > SMALL), staged = false;
+  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > REDUCED_BY_ALL_MAX),
+       staged = false;
   // The time of a root whose data ride says nothing of those who read them.
-  bool blind = rides && w->reach == SEND_OF_ROOT;
+  bool blind = rides && m->reach == SEND_OF_ROOT;
   int class = blind ? -1 : manta__stager_class(x->bytes);
   bool timed = class >= 0 && t->rank == 0 && d->send_at == MANTA__NOWHERE;
   int64_t began = timed ? manta__now() : 0, ns = 0;
   s->now = class >= 0 && s->past >> class & 1;
   if (rides) {
     manta__team_slot(t, slot_bytes(t, x, x->bytes));
-    if (x->bytes && (!w->direct || !is_placed(d, w->reach, t->rank == x->root)))
-      w->stage(t, x, 0, x->bytes);
+    if (x->bytes && (!m->direct || !is_placed(d, m->reach, t->rank == x->root)))
+      m->stage(t, x, 0, x->bytes);
     ns = timed ? manta__now() - began : 0;
   }
   manta_status st = begin(t, d, err);
   began = timed ? manta__now() : 0;
   if (st == MANTA_OK)
-    st = go_on(t, x, w, rides, &staged, err);
+    st = go_on(t, x, m, rides, &staged, err);
   if (staged && timed)
     manta__stager_note(s, class, ns + manta__now() - began, x->bytes, t->ring);
   t->turn++;
@@ -366,22 +389,24 @@ static manta_status reduce_in_parts(struct manta__team *t, const struct manta__t
 
 // --- a call -------------------------------------------------------------------------------------
 
-static const struct way ways[] = {
-    [MANTA__CALL_ALLREDUCE] = {stage_own, take_reduced, manta__direct_allreduce, TINY,
-                               SENDS_AND_RECVS, false},
-    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, manta__direct_reduce, LARGE,
-                            SENDS_AND_RECV_OF_ROOT, false},
+static const struct method methods[] = {
+    [MANTA__CALL_ALLREDUCE] = {stage_own, take_reduced, manta__direct_allreduce,
+                               DIRECT_FROM_ALLREDUCE, SENDS_AND_RECVS, false},
+    [MANTA__CALL_REDUCE] = {stage_own, take_reduced_if_root, manta__direct_reduce,
+                            DIRECT_FROM_OTHERS, SENDS_AND_RECV_OF_ROOT, false},
     [MANTA__CALL_REDUCE_SCATTER] = {stage_blocks, take_reduced_block, manta__direct_reduce_scatter,
-                                    LARGE, SENDS, true},
-    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, manta__direct_broadcast, SOME,
-                               SEND_OF_ROOT, false},
-    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, manta__direct_allgather, LARGE, SENDS, false},
+                                    DIRECT_FROM_OTHERS, SENDS, true},
+    [MANTA__CALL_BROADCAST] = {stage_if_root, take_from_root, manta__direct_broadcast,
+                               DIRECT_FROM_BROADCAST, SEND_OF_ROOT, false},
+    [MANTA__CALL_ALLGATHER] = {stage_own, take_all, manta__direct_allgather, DIRECT_FROM_OTHERS,
+                               SENDS, false},
     [MANTA__CALL_ALLGATHERV] = {stage_ragged, take_ragged, NULL, 0, SENDS, false},
-    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, manta__direct_alltoall, LARGE, SENDS,
-                              true},
-    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, manta__direct_gather, LARGE, SENDS, false},
-    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, manta__direct_scatter, LARGE,
-                             SEND_OF_ROOT, true},
+    [MANTA__CALL_ALLTOALL] = {stage_blocks, take_blocks, manta__direct_alltoall, DIRECT_FROM_OTHERS,
+                              SENDS, true},
+    [MANTA__CALL_GATHER] = {stage_own, take_all_if_root, manta__direct_gather, DIRECT_FROM_OTHERS,
+                            SENDS, false},
+    [MANTA__CALL_SCATTER] = {stage_blocks_if_root, take_block_of_root, manta__direct_scatter,
+                             DIRECT_FROM_OTHERS, SEND_OF_ROOT, true},
 };
 
 static size_t round_up(size_t n, size_t to)
@@ -391,16 +416,18 @@ static size_t round_up(size_t n, size_t to)
 
 // A piece is a whole number of cache lines, or less than one.
 static struct manta__transfer make(const struct manta__team *t, const struct manta__task *task,
-                                   const struct way *w)
+                                   const struct method *m)
 {
   size_t size = manta_dtype_bytes(task->type), count = task->count;
-  size_t piece = w->blocks ? PIECE / (size_t)t->size : PIECE;
+  size_t piece = m->blocks ? PIECE / (size_t)t->size : PIECE;
   for (int r = 0; task->counts && r < t->size; r++)
     count = r == 0 || task->counts[r] > count ? task->counts[r] : count;
   piece = piece >= 64 ? piece & ~(size_t)63 : 8;
-  if (task->call == MANTA__CALL_BROADCAST && count * size > LARGE && count * size <= 4 * PIECE)
-    piece = LARGE / 2; // the others take one while the root stages the next
-  if (w->blocks && count * size <= FEW / (size_t)t->size) // so that all fit behind the description
+  if (task->call == MANTA__CALL_BROADCAST && count * size > 2 * BROADCAST_PIECE &&
+      count * size <= BROADCAST_CUT_MAX)
+    piece = BROADCAST_PIECE;
+  if (m->blocks &&
+      count * size <= BLOCKS_BEHIND_MAX / (size_t)t->size) // so that all fit behind the description
     piece = count ? round_up(count * size, 8) : 8;
   return (struct manta__transfer){.send = task->send,
                                   .recv = task->recv,
@@ -411,8 +438,9 @@ static struct manta__transfer make(const struct manta__team *t, const struct man
                                   .op = task->op,
                                   .root = task->root,
                                   .counts = task->counts,
-                                  .blocks = w->blocks,
-                                  .in_parts = task->call == MANTA__CALL_ALLREDUCE && t->size > 3};
+                                  .blocks = m->blocks,
+                                  .in_parts = task->call == MANTA__CALL_ALLREDUCE &&
+                                              t->size >= IN_PARTS_RANKS};
 }
 
 // Whether what a rank receives lies where others still read. In its own block nobody does.
@@ -462,15 +490,15 @@ int16_t manta__task_root(const struct manta__task *task, int n)
 }
 
 static struct manta__desc describe(const struct manta__team *t, const struct manta__task *task,
-                                   const struct manta__transfer *x, const struct way *w)
+                                   const struct manta__transfer *x, const struct method *m)
 {
   int16_t root = manta__task_root(task, t->size);
   struct manta__desc d = {.head = manta__desc_head(task->call, task->type, task->op, root),
                           .count = task->count,
                           .send_at = MANTA__NOWHERE,
                           .recv_at = MANTA__NOWHERE};
-  if (w->direct && x->bytes > w->from) {
-    size_t blocks = w->blocks ? (size_t)t->size : 1;
+  if (m->direct && x->bytes > m->from) {
+    size_t blocks = m->blocks ? (size_t)t->size : 1;
     d.send_at = manta__heap_offset(t->fabric, task->send, x->bytes * blocks);
     d.recv_at = manta__heap_offset(t->fabric, task->recv, x->bytes);
     d.head |= is_tangled(t, task, x) ? MANTA__DESC_TANGLED : 0;
@@ -481,8 +509,8 @@ static struct manta__desc describe(const struct manta__team *t, const struct man
 manta_status manta__team_run(struct manta__team *t, const struct manta__task *task,
                              manta_error *err)
 {
-  const struct way *w = &ways[task->call];
-  struct manta__transfer x = make(t, task, w);
-  struct manta__desc d = describe(t, task, &x, w);
-  return is_tiny(t, &x) ? ride(t, &d, &x, w, err) : transfer(t, &d, &x, w, err);
+  const struct method *m = &methods[task->call];
+  struct manta__transfer x = make(t, task, m);
+  struct manta__desc d = describe(t, task, &x, m);
+  return is_tiny(t, &x) ? ride(t, &d, &x, m, err) : transfer(t, &d, &x, m, err);
 }

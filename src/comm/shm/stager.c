@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * comm/shm/stager.c - whether staging goes through the caches or past them, by the time it takes
- * (struct manta__stager says why).
+ * comm/shm/stager.c - whether staging goes through the caches or past them, by what calls took.
  */
 #include "comm/shm/team.h"
 

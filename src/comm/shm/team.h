@@ -260,11 +260,7 @@ void manta__stager_note(struct manta__stager *s, int class, int64_t ns, size_t b
 
 /* --- crowd.c --- */
 
-/* A rank that waits yields to those that have its processor, and a call takes as long as the
- * processor with the most ranks needs for a turn of all. The scheduler takes its time to even that
- * out, if it does (8 ranks on 2 processors: all-reduces of 9, 11, 15 or 19 us with 4, 5, 6 or 7 on
- * one; 2 on 2 of 24 us instead of 0.2 while both are on one). So a rank that waits looks now and
- * then where the others were last, and moves. */
+/* Moves this thread to a CPU with fewer ranks, if there is one. */
 void manta__team_even_out(struct manta__team *t);
 
 /* --- shared.c --- */
