@@ -27,6 +27,16 @@ int manta__robust_hold(pthread_mutex_t *m)
   return rc == 0 ? 0 : -1;
 }
 
+bool manta__robust_is_free(pthread_mutex_t *m)
+{
+  int rc = pthread_mutex_trylock(m);
+  if (rc == EOWNERDEAD)
+    pthread_mutex_consistent(m);
+  if (rc == 0 || rc == EOWNERDEAD)
+    pthread_mutex_unlock(m);
+  return rc == 0 || rc == EOWNERDEAD;
+}
+
 void manta__robust_release(pthread_mutex_t *m)
 {
   pthread_mutex_unlock(m);

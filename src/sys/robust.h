@@ -10,6 +10,7 @@
 #define MANTA_SYS_ROBUST_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include <manta/status.h>
 
@@ -17,6 +18,8 @@ manta_status manta__robust_init(pthread_mutex_t *m, manta_error *err);
 /* Takes the mutex for the calling thread; 1 if its holder died meanwhile (and it is now usable
  * again), 0 otherwise, -1 on error. */
 int manta__robust_hold(pthread_mutex_t *m);
+/* Whether nobody holds it at this moment, or only one who is dead. */
+bool manta__robust_is_free(pthread_mutex_t *m);
 void manta__robust_release(pthread_mutex_t *m);
 
 #endif
