@@ -21,8 +21,9 @@
  * shm/        ranks that share memory
  *   task.h      a call, and its description
  *   team.c      phases, waiting           crowd.c    a rank that waits moves to another CPU
- *   shared.c    collectives of a team     stager.c   how staging goes
- *   direct.c    … straight from the others' buffers
+ *   shared.c    collectives of a team     chooser.c  which way large ones go, by measuring
+ *   direct.c    … straight from the others' buffers in the heap
+ *   remote.c    … straight from the others' private memory, by the kernel
  *   pair.c      bytes from one rank to another
  *   heap.c      memory that others can read
  * hosts/      ranks on several hosts

@@ -36,7 +36,8 @@ struct path {
   const char *name;
   int n;
   manta_status (*run)(manta_comm *c, int rank, int n, bool *right);
-  bool own; // a communicator of its own
+  bool own;        // a communicator of its own
+  const char *way; // that all-reduces are told to go, or NULL
 };
 
 // --- the fault ----------------------------------------------------------------------------------
@@ -109,6 +110,7 @@ WAY(allreduce_tiny, ALLREDUCE, PRIVATE, 400)
 WAY(allreduce_rides, ALLREDUCE, PRIVATE, 60000)
 WAY(allreduce_pieces, ALLREDUCE, PRIVATE, 200000)
 WAY(allreduce_parts, ALLREDUCE, PRIVATE, 1100000)
+WAY(allreduce_remote, ALLREDUCE, PRIVATE, 1300000)
 WAY(allreduce_heap, ALLREDUCE, HEAP, 100000)
 WAY(allreduce_mixed, ALLREDUCE, MIXED, 30000)
 WAY(reduce_tiny, REDUCE, PRIVATE, 100)
@@ -261,7 +263,10 @@ static bool run_with_fault(int k)
   struct ranks t;
   memset(note, 0, sizeof *note);
   left_to_go = k;
+  if (path->way)
+    setenv("MANTA_COMM_WAY", path->way, 1);
   ranks_start(&t, path->n, rank_runs);
+  unsetenv("MANTA_COMM_WAY");
   siginfo_t info;
   if (fault == KILL) { // as the agent does it
     waitid(P_PID, (id_t)t.pid[victim], &info, WEXITED | WNOWAIT);
@@ -364,6 +369,10 @@ static const struct path paths[] = {
     {"message", 3, message},
     {"message from heap", 3, message_from_heap},
     {"group", 3, group, true},
+    {"allreduce pieces past the caches", 3, allreduce_pieces, .way = "past"},
+    {"allreduce parts past the caches", 4, allreduce_parts, .way = "past"},
+    {"allreduce remote", 3, allreduce_remote, .way = "remote"},
+    {"allreduce remote of two", 2, allreduce_remote, .way = "remote"},
 };
 #define PATHS (sizeof paths / sizeof *paths)
 

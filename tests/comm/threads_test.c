@@ -158,6 +158,21 @@ static void collectives_have_no_race(void **state)
     on_threads(n, all_ways);
 }
 
+// What the kernel writes is not seen here; what the ranks say of it is.
+static int all_remote(manta_comm *c, int rank, int n, struct shared *sh)
+{
+  int line = all_ways(c, rank, n, sh);
+  EXPECT(line || c->team.remote.state == MANTA__REMOTE_WORKS);
+  return line;
+}
+
+static void remote_ones_have_no_race(void **state)
+{
+  setenv("MANTA_COMM_WAY", "remote", 1);
+  on_threads(3, all_remote);
+  unsetenv("MANTA_COMM_WAY");
+}
+
 // Several in flight, the deadline set meanwhile, messages crossing, groups coming and going.
 static int everything_at_once(manta_comm *c, int rank, int n, struct shared *sh)
 {
@@ -237,6 +252,7 @@ int main(int argc, char **argv)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(collectives_have_no_race),
+      cmocka_unit_test(remote_ones_have_no_race),
       cmocka_unit_test(started_ones_have_no_race),
       cmocka_unit_test(an_abort_has_no_race),
   };

@@ -14,13 +14,14 @@
  *   3. Direct: more than DIRECT_FROM of its call (1, 4 or 16 KB), and all buffers that others read
  *      or write lie in the shared heap. Each rank takes what it needs from there (direct.c), and a
  *      second phase says that nobody reads any more.
- *   4. In parts: any other all-reduce of IN_PARTS_RANKS or more. All is staged, each rank reduces
+ *   4. Remote: a private all-reduce of 128 KB or more, if the chooser has found this to be faster
+ *      (chooser.h), in the memory of the other processes (remote.h). Two phases.
+ *   5. In parts: any other all-reduce of IN_PARTS_RANKS or more. All is staged, each rank reduces
  *      its part of it into a shared result, and copies the whole. Two phases for each MB.
- *   5. In pieces: everything else. A piece (64 KB) after the other is staged, PIECES_AHEAD of what
+ *   6. In pieces: everything else. A piece (64 KB) after the other is staged, PIECES_AHEAD of what
  *      is taken out of the buffers of the others. A phase for each.
  *
- * Ways 2, 4 and 5 put data into staging buffers through the caches or past them: see
- * struct manta__stager.
+ * Ways 2, 5 and 6 put data into staging buffers through the caches or past them: see chooser.h.
  */
 #include <string.h>
 
@@ -119,7 +120,7 @@ static manta_status pieces(struct manta__team *t, const struct manta__transfer *
 
 static bool is_placed(const struct manta__desc *d, enum reach reach, bool root)
 {
-  bool send = d->send_at != MANTA__NOWHERE, recv = d->recv_at != MANTA__NOWHERE;
+  bool send = manta__place_is_shared(d->send_at), recv = manta__place_is_shared(d->recv_at);
   switch (reach) {
   case SENDS_AND_RECVS:
     return send && recv;
@@ -150,32 +151,57 @@ static enum where look(const struct manta__team *t, const struct manta__transfer
   return placed == 0 ? NONE_IN_HEAP : placed == counted && !tangled ? ALL_IN_HEAP : MIXED;
 }
 
+static bool all_offer(const struct manta__team *t)
+{
+  for (int r = 0; r < t->size; r++)
+    if (!manta__place_is_private(manta__team_desc(t, r)->recv_at))
+      return false;
+  return true;
+}
+
+struct course {             // of a call, as this rank sees it
+  int choice;               // of the chooser, or -1
+  enum manta__comm_way way; // told for it
+  bool rides;               // staged before its description is published
+  bool timed;
+  int64_t ns;   // of what came before the description
+  bool offered; // our memory, to the others
+  bool direct;
+  bool remote;
+};
+
 static manta_status reduce_in_parts(struct manta__team *t, const struct manta__transfer *x,
                                     manta_error *err);
 
 static manta_status go_on(struct manta__team *t, const struct manta__transfer *x,
-                          const struct method *m, bool rides, bool *staged, manta_error *err)
+                          const struct method *m, struct course *c, manta_error *err)
 {
   enum where where = m->direct ? look(t, x, m) : NONE_IN_HEAP;
-  *staged = where != ALL_IN_HEAP;
-  if (where == ALL_IN_HEAP) {
+  c->direct = where == ALL_IN_HEAP;
+  if (c->direct) {
     MANTA_TRY(m->direct(t, x, err));
     return manta__team_meet_verified(t, err);
   }
-  if (rides && where == NONE_IN_HEAP) {
+  if (c->rides && where == NONE_IN_HEAP) {
     if (x->bytes)
       m->take(t, x, 0, x->bytes);
     return MANTA_OK;
   }
+  if (c->offered && all_offer(t))
+    MANTA_TRY(manta__remote_try(t, &c->remote, err));
+  if (c->remote) {
+    MANTA_TRY(manta__remote_allreduce(t, x, err));
+    return manta__team_meet_verified(t, err);
+  }
   return x->in_parts ? reduce_in_parts(t, x, err) : pieces(t, x, m, err);
 }
 
-// The first rank tells how later calls are to be staged.
+// The first rank tells how later calls are to go: in all that are not tiny.
 static manta_status begin(struct manta__team *t, struct manta__desc *d, manta_error *err)
 {
-  d->head |= (uint64_t)t->stager.next << MANTA__DESC_PAST_AT;
+  d->ways = t->chooser.next;
   manta_status st = manta__team_begin(t, d, err);
-  t->stager.past = (uint16_t)(manta__team_desc(t, 0)->head >> MANTA__DESC_PAST_AT);
+  t->chooser.now = manta__team_desc(t, 0)->ways;
   return st;
 }
 
@@ -189,43 +215,76 @@ static bool is_tiny(const struct manta__team *t, const struct manta__transfer *x
 static manta_status ride(struct manta__team *t, struct manta__desc *d,
                          const struct manta__transfer *x, const struct method *m, manta_error *err)
 {
-  t->stager.now = false;
+  t->past = false;
   manta__team_slot(t, slot_bytes(t, x, x->bytes));
   if (x->bytes)
     m->stage(t, x, 0, x->bytes);
-  manta_status st = begin(t, d, err);
+  manta_status st = manta__team_begin(t, d, err);
   if (st == MANTA_OK && x->bytes)
     m->take(t, x, 0, x->bytes);
   t->turn++;
   return st;
 }
 
-// What is small and private rides with the description.
+static struct course plan(const struct manta__team *t, const struct manta__desc *d,
+                          const struct manta__transfer *x, const struct method *m)
+{
+  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > REDUCED_BY_ALL_MAX);
+  // The time of a root whose data ride says nothing of those who read them.
+  bool blind = rides && m->reach == SEND_OF_ROOT;
+  int choice = blind ? -1 : manta__chooser_find(x->allreduce, x->bytes);
+  return (struct course){.choice = choice,
+                         .way = manta__chooser_way(&t->chooser, choice),
+                         .rides = rides,
+                         .timed =
+                             choice >= 0 && t->rank == 0 && !manta__place_is_shared(d->send_at)};
+}
+
+// What can be done before the others are there.
+static void prepare(struct manta__team *t, struct manta__desc *d, const struct manta__transfer *x,
+                    const struct method *m, struct course *c)
+{
+  int64_t began = c->timed ? manta__now() : 0;
+  bool placed = m->direct && is_placed(d, m->reach, t->rank == x->root);
+  t->past = c->way == MANTA__WAY_PAST;
+  if (c->rides) {
+    manta__team_slot(t, slot_bytes(t, x, x->bytes));
+    if (x->bytes && !placed)
+      m->stage(t, x, 0, x->bytes);
+  } else if (c->way == MANTA__WAY_REMOTE && !manta__place_is_shared(d->send_at) &&
+             !manta__place_is_shared(d->recv_at)) {
+    c->offered = manta__remote_offer(t, x, d);
+  }
+  c->ns = c->timed ? manta__now() - began : 0;
+}
+
+// On the first rank, after a call that was not direct.
+static void learn(struct manta__team *t, const struct manta__transfer *x, const struct course *c,
+                  int64_t ns)
+{
+  if (t->remote.state == MANTA__REMOTE_FORBIDDEN && !t->chooser.barred)
+    manta__chooser_bar(&t->chooser);
+  else if (c->way == MANTA__WAY_REMOTE && !c->remote)
+    manta__chooser_miss(&t->chooser, c->choice, c->way);
+  else
+    manta__chooser_note(&t->chooser, c->choice, c->way, ns, x->bytes, t->ring);
+}
+
 static manta_status transfer(struct manta__team *t, struct manta__desc *d,
                              const struct manta__transfer *x, const struct method *m,
                              manta_error *err)
 {
-  struct manta__stager *s = &t->stager;
-  bool rides = x->bytes <= x->piece && !(x->in_parts && x->bytes > REDUCED_BY_ALL_MAX),
-       staged = false;
-  // The time of a root whose data ride says nothing of those who read them.
-  bool blind = rides && m->reach == SEND_OF_ROOT;
-  int class = blind ? -1 : manta__stager_class(x->bytes);
-  bool timed = class >= 0 && t->rank == 0 && d->send_at == MANTA__NOWHERE;
-  int64_t began = timed ? manta__now() : 0, ns = 0;
-  s->now = class >= 0 && s->past >> class & 1;
-  if (rides) {
-    manta__team_slot(t, slot_bytes(t, x, x->bytes));
-    if (x->bytes && (!m->direct || !is_placed(d, m->reach, t->rank == x->root)))
-      m->stage(t, x, 0, x->bytes);
-    ns = timed ? manta__now() - began : 0;
-  }
+  struct course c = plan(t, d, x, m);
+  prepare(t, d, x, m, &c);
   manta_status st = begin(t, d, err);
-  began = timed ? manta__now() : 0;
+  int64_t began = c.timed ? manta__now() : 0;
+  bool differ = st == MANTA_EINVAL; // then nobody went on, on any rank
   if (st == MANTA_OK)
-    st = go_on(t, x, m, rides, &staged, err);
-  if (staged && timed)
-    manta__stager_note(s, class, ns + manta__now() - began, x->bytes, t->ring);
+    st = go_on(t, x, m, &c, err);
+  if (st == MANTA_OK && c.timed && !c.direct)
+    learn(t, x, &c, c.ns + manta__now() - began);
+  if (st < 0 && c.offered && !differ)
+    manta__remote_withdraw(t);
   t->turn++;
   return st;
 }
@@ -234,7 +293,7 @@ static manta_status transfer(struct manta__team *t, struct manta__desc *d,
 
 static void put(struct manta__team *t, uint8_t *to, const uint8_t *from, size_t len)
 {
-  if (!t->stager.now) {
+  if (!t->past) {
     memcpy(to, from, len);
     return;
   }
@@ -439,6 +498,7 @@ static struct manta__transfer make(const struct manta__team *t, const struct man
                                   .root = task->root,
                                   .counts = task->counts,
                                   .blocks = m->blocks,
+                                  .allreduce = task->call == MANTA__CALL_ALLREDUCE,
                                   .in_parts = task->call == MANTA__CALL_ALLREDUCE &&
                                               t->size >= IN_PARTS_RANKS};
 }

@@ -18,7 +18,8 @@ struct manta__transfer {
   int root;
   const size_t *counts; /* allgatherv */
   bool blocks;          /* a staging buffer holds a piece of each block */
-  bool in_parts;        /* many ranks: each reduces a part */
+  bool allreduce;
+  bool in_parts; /* an all-reduce of many ranks: each reduces a part */
 };
 
 /* The part of n bytes that is ours to reduce, in whole cache lines. */

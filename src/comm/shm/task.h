@@ -42,22 +42,40 @@ struct manta__task {
 /* Above what callers may have: messages of our own. */
 #define MANTA__TAG_GROUP (MANTA_TAG_MAX + 1)
 
+/* Where a buffer is, for the others: a place in the segment; an address in the rank's own memory,
+ * which it offers for this call (comm/shm/remote.h); or nowhere. */
 #define MANTA__NOWHERE UINT64_MAX
+#define MANTA__PRIVATE ((uint64_t)1 << 63)
+
+static inline bool manta__place_is_shared(uint64_t at)
+{
+  return at < MANTA__PRIVATE;
+}
+
+static inline bool manta__place_is_private(uint64_t at)
+{
+  return at >= MANTA__PRIVATE && at != MANTA__NOWHERE;
+}
+
+/* The tag that some systems have in the uppermost byte goes: no address has more than 56 bits. */
+static inline uint64_t manta__place_private(const void *p)
+{
+  return MANTA__PRIVATE | ((uintptr_t)p & (((uint64_t)1 << 56) - 1));
+}
 
 /* What a rank says of its call. Whole words: what is stored as bytes and then copied as words waits
  * until the bytes have reached the cache. */
 struct manta__desc {
   uint64_t head; /* see manta__desc_head */
   uint64_t count;
-  uint64_t send_at, recv_at; /* places in the segment, or MANTA__NOWHERE: these need not agree */
+  uint64_t send_at, recv_at; /* these need not agree */
+  uint64_t ways;             /* of the first rank: its choices (comm/shm/chooser.h) */
 };
 
 /* Of a head: send and receive overlap, so pieces must be staged before any is written. Need not
  * agree. */
 #define MANTA__DESC_TANGLED ((uint64_t)1 << 24)
-/* Of the first rank: see struct manta__stager. Need not agree, either. */
-#define MANTA__DESC_PAST_AT 48
-#define MANTA__DESC_AGREES  (~(MANTA__DESC_TANGLED | (uint64_t)0xffff << MANTA__DESC_PAST_AT))
+#define MANTA__DESC_AGREES  (~MANTA__DESC_TANGLED)
 
 /* root of an allgatherv: a hash of its counts. */
 static inline uint64_t manta__desc_head(uint32_t call, manta_dtype type, manta_op op, int16_t root)

@@ -86,7 +86,8 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   if (!t->world || !t->in)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator of %d ranks", size);
   memcpy(t->world, world, (size_t)size * sizeof *world);
-  return MANTA_OK;
+  MANTA_TRY(manta__chooser_init(&t->chooser, err));
+  return manta__remote_init(t, err);
 }
 
 void manta__team_depart(struct manta__team *t)
@@ -101,6 +102,7 @@ void manta__team_depart(struct manta__team *t)
 void manta__team_fini(struct manta__team *t)
 {
   manta__team_depart(t);
+  manta__remote_fini(&t->remote);
   manta__free(t->world);
   manta__free(t->in);
 }
@@ -326,6 +328,12 @@ manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error
     if (!reached(t, r, phase))
       MANTA_TRY(wait_for(t, r, phase, err));
   return MANTA_OK;
+}
+
+// Nobody reaches a phase beyond the next one before we have.
+manta_status manta__team_await_loss(struct manta__team *t, int rank, manta_error *err)
+{
+  return wait_for(t, rank, t->phase + 2, err);
 }
 
 manta_status manta__team_meet(struct manta__team *t, manta_error *err)

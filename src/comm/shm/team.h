@@ -25,6 +25,8 @@
 #include <manta/comm.h>
 
 #include "base/prefetch.h"
+#include "comm/shm/chooser.h"
+#include "comm/shm/remote.h"
 #include "comm/shm/task.h"
 #include "sys/bell.h"
 
@@ -93,6 +95,7 @@ struct manta__line {                   /* of one rank, in the segment */
   _Alignas(128) _Atomic uint32_t left; /* its function has returned */
   _Atomic uint32_t gave_up;            /* a call of its failed: its memory is its own again */
   _Alignas(64) _Atomic uint32_t cpu;   /* where it last began a call, from 1 on: often written */
+  struct manta__hand hand;             /* what it writes into the memory of others */
   struct manta__post post[2];          /* of this turn and the one before */
 };
 
@@ -119,22 +122,6 @@ struct manta__move {
   uint8_t *box;                  /* and what is under way besides the buffer */
 };
 
-/* How staging goes: through the caches, or past them. What is cheaper depends on where the ranks
- * run: lines that a far processor has read are dear to write, and what went past the caches is read
- * from memory. So the first rank times whole calls, by size, tries the other way for a while now
- * and then, and tells the others with its description how the next one is to be done. */
-#define MANTA__STAGE_SIZES 16 /* from 8 KB on, by powers of two: less is not worth the clock */
-struct manta__stager {
-  uint16_t past, next; /* by size: ways of this call and of the next, a bit each */
-  bool now;            /* that of this call */
-  struct manta__stage_size {
-    bool past, tries; /* the way that is taken; and whether the other one is being tried */
-    uint16_t left;    /* calls until that changes */
-    int64_t best;     /* ns per 64 KB since it last did */
-    int64_t cost[2];  /* the best of each way when it was last looked at; 0: not yet */
-  } size[MANTA__STAGE_SIZES];
-};
-
 struct manta__team {
   struct manta__fabric *fabric;
   int rank, size;
@@ -151,7 +138,9 @@ struct manta__team {
   size_t ring, cursor; /* bytes of a staging buffer, and how far we are in it */
   size_t slot;         /* where in it the current piece lies */
   size_t few[2];       /* bytes behind the descriptions of this turn and the one before */
-  struct manta__stager stager;
+  struct manta__chooser chooser;
+  bool past; /* this call is staged past the caches */
+  struct manta__remote remote;
   bool warm;
   _Atomic int64_t timeout_ns; /* < 0: none; set while calls are in flight */
   int64_t by;                 /* deadline of the current call */
@@ -194,6 +183,8 @@ static inline void manta__team_claim(const struct manta__team *t)
 manta_status manta__team_wait(struct manta__team *t, uint32_t phase, manta_error *err);
 /* Publishes, and waits for the same of all others. */
 manta_status manta__team_meet(struct manta__team *t, manta_error *err);
+/* A rank without which this call cannot end can't be reached: waits until it is known why. */
+manta_status manta__team_await_loss(struct manta__team *t, int rank, manta_error *err);
 /* What else than its progress ends a wait for `rank`: MANTA_OK if nothing does. */
 manta_status manta__team_trouble(struct manta__team *t, int rank, bool left, int64_t by,
                                  const char *call, manta_error *err);
@@ -250,13 +241,6 @@ static inline manta_status manta__team_begin(struct manta__team *t, const struct
   t->line[t->rank].post[t->turn & 1].desc = *d;
   return manta__team_exchange(t, err);
 }
-
-/* --- stager.c --- */
-
-/* Class of a size, or -1 if it is too small to matter. */
-int manta__stager_class(size_t bytes);
-/* A call of this class took so long, the way it went: s->next is how later ones go. */
-void manta__stager_note(struct manta__stager *s, int class, int64_t ns, size_t bytes, size_t ring);
 
 /* --- crowd.c --- */
 
