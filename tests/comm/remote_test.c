@@ -129,9 +129,11 @@ static int learning(manta_comm *c, int rank, int n, struct shared *sh)
   }
   plain_close(&b, c);
   EXPECT(line || c->team.remote.state != MANTA__REMOTE_UNTRIED);
+  EXPECT(line || !c->team.crowded || !is_remote(c));
   return line;
 }
 
+// With more ranks than CPUs: but the remote one.
 static void every_way_is_tried(void **state)
 {
   for (int n = 2; n <= 5; n++)

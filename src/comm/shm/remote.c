@@ -83,7 +83,8 @@ static void end_pushes(struct manta__team *t)
 
 manta_status manta__remote_init(struct manta__team *t, manta_error *err)
 {
-  if (t->size < 2 || t->size > RANKS_MAX) {
+  bool shunned = t->crowded && !t->chooser.fixed; // see (6)
+  if (t->size < 2 || t->size > RANKS_MAX || shunned) {
     t->remote.state = MANTA__REMOTE_FORBIDDEN;
     manta__chooser_bar(&t->chooser);
     return MANTA_OK;

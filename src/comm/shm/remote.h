@@ -28,6 +28,10 @@
  *     holds up the other until it goes on.
  * (5) What was read may have been changed by a rank that gave up: whoever has read it finds out at
  *     the end of the call, as with the shared heap (manta__team_meet_verified).
+ * (6) The kernel may leave it to a rank that is reading to free the memory of one that died: of ten
+ *     deaths in such calls one is known later by that, 10 ms for 256 MB. Where ranks share CPUs and
+ *     may be preempted while they read, it would be many: there no rank goes this way, unless
+ *     MANTA_COMM_WAY says so.
  */
 #ifndef MANTA_COMM_SHM_REMOTE_H
 #define MANTA_COMM_SHM_REMOTE_H
