@@ -51,12 +51,19 @@ manta_status manta__chooser_init(struct manta__chooser *s, manta_error *err)
   return MANTA_OK;
 }
 
-// Calls that a way is tried for: until all lines of the ring have gone it, and twice at least,
-// since the first may have met cold memory.
+// Calls that a way is tried for: until all lines of the ring have gone it, and some at least, since
+// the first ones meet cold memory.
 static uint16_t some(size_t bytes, size_t ring)
 {
   size_t calls = 2 * ring / bytes;
-  return (uint16_t)(calls < 2 ? 2 : calls > 64 ? 64 : calls);
+  return (uint16_t)(calls < 4 ? 4 : calls > 64 ? 64 : calls);
+}
+
+// Whether a way that was tried for so many of these calls is not worth the others.
+static bool is_dear(const struct manta__choice *c, int made, int calls)
+{
+  int64_t usual = c->cost[c->way], limit = usual + usual / (2 * made < calls ? 2 : 5);
+  return c->tried != c->way && made >= 2 && c->best > limit;
 }
 
 // The way after `last` that is not the best; one that was never tried first. -1: there is none.
@@ -117,17 +124,15 @@ void manta__chooser_note(struct manta__chooser *s, int choice, enum manta__comm_
                          size_t bytes, size_t ring)
 {
   struct manta__choice *c = &s->of[choice];
-  int64_t cost = ns * UNIT / (int64_t)bytes, usual = c->cost[c->way];
+  int64_t cost = ns * UNIT / (int64_t)bytes;
   uint16_t calls = some(bytes, ring);
-  bool first = c->best == 0;
   if (s->fixed || way != c->tried)
     return;
-  if (first && usual == 0 && c->left == 0) // of all
-    c->left = calls;
+  if (c->best == 0 && c->cost[c->way] == 0 && c->left == 0) // the very first: all is cold
+    c->left = bytes < 4 * ring ? (uint16_t)(2 * calls) : 2;
   cost = cost > 0 ? cost : 1;
-  c->best = first || cost < c->best ? cost : c->best;
-  bool dear = !first && c->tried != c->way && c->best > usual + usual / 2;
-  if (c->left > 1 && !dear)
+  c->best = c->best == 0 || cost < c->best ? cost : c->best;
+  if (c->left > 1 && !is_dear(c, calls - c->left + 1, calls))
     c->left--;
   else
     conclude(s, choice, calls);
