@@ -147,7 +147,7 @@ def allreduce(b: Bench) -> list[Row]:
         c.row("comm-shared-gloo", f"{what}, shared memory", "shared", "gloo", 10),
         c.row("comm-private-small", f"{what}, private, to 64 KB", "private", "OpenMPI", 1.3,
               lambda n: n <= 64 * KB),
-        c.row("comm-private", f"{what}, private, 256 KB to 16 MB", "private", "OpenMPI", 1,
+        c.row("comm-private", f"{what}, private, 256 KB to 16 MB", "private", "OpenMPI", 1.1,
               lambda n: 64 * KB < n < 64 * MB),
         c.row("comm-private-large", f"{what}, private, 64 MB and more", "private", "OpenMPI", 2,
               lambda n: n >= 64 * MB),
