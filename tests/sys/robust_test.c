@@ -99,12 +99,27 @@ static void a_death_before_the_wait_is_told_too(void **ctx)
   munmap(m, 4096);
 }
 
+static void it_is_free_unless_the_living_hold_it(void **ctx)
+{
+  pthread_mutex_t *m = make();
+  int said;
+  assert_true(manta__robust_is_free(m));
+  pid_t pid = holder_start(hold, m, &said);
+  assert_false(manta__robust_is_free(m));
+  holder_kill(pid);
+  assert_true(manta__robust_is_free(m));
+  assert_int_equal(manta__robust_hold(m), 0); // and mended
+  manta__robust_release(m);
+  munmap(m, 4096);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_released_one_is_no_death),
       cmocka_unit_test(a_death_is_handed_over_quickly_and_once),
       cmocka_unit_test(a_death_before_the_wait_is_told_too),
+      cmocka_unit_test(it_is_free_unless_the_living_hold_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
