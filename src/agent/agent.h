@@ -150,7 +150,7 @@ struct manta__agent_group {
   bool score_min;
   struct manta__shared_ctl *shared; /* the control segment of the attempt, with its watchers */
   struct manta__ctl *ctl;           /* the same, mapped; NULL: none */
-  int ctl_fd, heap_fd, world; /* heap: what the workers of the attempt share for collectives */
+  int ctl_fd, heap_fd, cells; /* heap: what the workers of the attempt share for collectives */
   bool keep;                  /* its workers serve several calls of a train function */
   uint64_t turn;              /* raised when an attempt begins, or is known to end */
   uv_timer_t *gone_limit;

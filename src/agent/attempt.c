@@ -401,7 +401,7 @@ static manta_status form_chosen(struct manta__agent_group *g, const struct plan 
   take_chosen(g, p, by_cell);
   int count = p->order->count;
   MANTA_TRY(make_ctl(g, count, err));
-  g->world = count;
+  g->cells = count;
   for (int r = 0; r < count; r++)
     if (by_cell[r])
       send_job(by_cell[r], r, count, p);
@@ -420,7 +420,7 @@ static manta_status form(struct manta__agent_group *g, const struct plan *p, man
                            p->order->min);
   close_gaps(by_cell, p->order->count);
   MANTA_TRY(make_ctl(g, world, err));
-  g->world = world;
+  g->cells = world;
   for (int r = 0; r < world; r++)
     send_job(by_cell[r], r, world, p);
   tell_formed(g, by_cell, world);

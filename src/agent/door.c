@@ -75,7 +75,7 @@ static void describe_runs(struct manta__agent *a, manta_value *runs)
     describe_workers(g, &workers);
     manta__agent_holders_own(g, holds, sizeof holds);
     manta_value one = MANTA__PACK(ps_run, .path = g->path ? g->path : "", .attempt = g->run.attempt,
-                                  .world = g->world, .holds = holds, .workers = &workers);
+                                  .world = g->cells, .holds = holds, .workers = &workers);
     add(runs, &one);
     manta_value_fini(&workers);
   }

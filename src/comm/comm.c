@@ -47,7 +47,7 @@ static manta_status make_hosts(manta_comm *c, uint32_t group, manta_error *err)
                                     .team = &c->team,
                                     .rank = c->rank,
                                     .size = c->size,
-                                    .world = c->run,
+                                    .wire_rank = c->run,
                                     .host = host,
                                     .group = group};
   manta_status st = host && h ? manta__hosts_init(h, &cfg, err)
@@ -126,7 +126,7 @@ void manta__comm_end(manta_comm *c)
 
 static void be_the_world(manta_comm *c, const struct manta__comm_host *host)
 {
-  c->world = true;
+  c->is_world = true;
   c->rebuild = host->rebuild;
   c->ctx = host->ctx;
 }
@@ -217,14 +217,14 @@ manta_status manta_comm_agree(manta_comm *c, int64_t *value, manta_error *err)
   MANTA_TRY(manta__comm_usable(c, err));
   const struct manta__comm_host *h = &c->fabric->host;
   int64_t ns = c->team.timeout_ns;
-  if (!c->world || !h->agree)
+  if (!c->is_world || !h->agree)
     return manta_error_set(err, MANTA_EINVAL, "only all ranks of a run can agree");
   return h->agree(h->ctx, value, ns < 0 ? MANTA__NEVER : manta__now() + ns, err);
 }
 
 manta_status manta_comm_rebuild(manta_comm **c, manta_error *err)
 {
-  if (!*c || !(*c)->world || !(*c)->rebuild)
+  if (!*c || !(*c)->is_world || !(*c)->rebuild)
     return manta_error_set(err, MANTA_EINVAL, "only the communicator of a run can be rebuilt");
   return (*c)->rebuild((*c)->ctx, c, err);
 }

@@ -100,7 +100,7 @@ struct manta_comm {
   manta_comm *next; /* of the fabric's */
   int rank, size;
   int *run; /* [size]: ranks in the run */
-  bool world;
+  bool is_world;
   manta_error *failed; /* it could not be made: what every call gives; else NULL */
   manta_status (*rebuild)(void *ctx, manta_comm **out, manta_error *err); /* of its host */
   void *ctx;

@@ -226,7 +226,7 @@ manta_status manta_comm_group(manta_comm *c, const int *ranks, int n, manta_comm
 
 void manta_comm_free(manta_comm *c)
 {
-  if (!c || c->world)
+  if (!c || c->is_world)
     return;
   struct manta__fabric *f = c->fabric;
   uint64_t at = (uint64_t)((uint8_t *)c->team.line - f->base);

@@ -8,27 +8,27 @@
 #include "sys/shm.h"
 #include "sys/sock.h"
 
-static size_t ctl_bytes(int world)
+static size_t ctl_bytes(int cells)
 {
-  return sizeof(struct manta__ctl) + sizeof(struct manta__cell) * (size_t)world;
+  return sizeof(struct manta__ctl) + sizeof(struct manta__cell) * (size_t)cells;
 }
 
-manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int world,
+manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int cells,
                                const char *host, manta_error *err)
 {
   void *p;
   size_t bytes;
   int fd;
-  MANTA_TRY(manta__shm_create("manta-ctl", ctl_bytes(world), &fd, err));
+  MANTA_TRY(manta__shm_create("manta-ctl", ctl_bytes(cells), &fd, err));
   manta_status st = manta__shm_map(fd, &p, &bytes, err);
   if (st == MANTA_OK) {
     struct manta__ctl *c = p;
     c->magic = MANTA__CTL_MAGIC;
     c->run = run;
     c->attempt = attempt;
-    c->world = (uint32_t)world;
+    c->cells = (uint32_t)cells;
     snprintf(c->host, sizeof c->host, "%s", host);
-    for (int i = 0; i < world && st == MANTA_OK; i++)
+    for (int i = 0; i < cells && st == MANTA_OK; i++)
       st = manta__robust_init(&c->cell[i].life, err);
     manta__shm_unmap(p, bytes);
   }
@@ -45,7 +45,7 @@ manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, 
   size_t bytes;
   MANTA_TRY(manta__shm_map(fd, &p, &bytes, err));
   struct manta__ctl *c = p;
-  if (bytes < sizeof *c || c->magic != MANTA__CTL_MAGIC || bytes != ctl_bytes((int)c->world)) {
+  if (bytes < sizeof *c || c->magic != MANTA__CTL_MAGIC || bytes != ctl_bytes((int)c->cells)) {
     manta__shm_unmap(p, bytes);
     return manta_error_set(err, MANTA_EPROTO, "not a control segment");
   }
@@ -69,7 +69,7 @@ void manta__ctl_abort(struct manta__ctl *c, uint32_t cause)
   if (!atomic_compare_exchange_strong(&c->abort, &none, cause))
     return;
   manta__futex_wake(&c->abort, INT_MAX);
-  for (uint32_t r = 0; r < c->world; r++)
+  for (uint32_t r = 0; r < c->cells; r++)
     manta__bell_ring(&c->cell[r].bell);
 }
 

@@ -42,7 +42,7 @@ struct manta__ctl {
   uint64_t magic;
   uint64_t run;
   uint32_t attempt;
-  uint32_t world;                      /* ranks on this host: cells */
+  uint32_t cells;                      /* one for each rank on this host */
   char host[64];                       /* where they are */
   _Alignas(64) _Atomic uint32_t abort; /* futex */
   _Atomic uint32_t notice;             /* asked to stop (SIGTERM) */
@@ -52,7 +52,7 @@ struct manta__ctl {
   struct manta__cell cell[];
 };
 
-manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int world,
+manta_status manta__ctl_create(int *fd_out, uint64_t run, uint32_t attempt, int cells,
                                const char *host, manta_error *err);
 /* Maps it and checks it; borrows the descriptor. */
 manta_status manta__ctl_map(struct manta__ctl **out, size_t *bytes_out, int fd, manta_error *err);

@@ -255,9 +255,9 @@ static manta_status begin_job(struct manta__job *job, const struct manta__job_ms
   job->heap_fd = manta__msg_take_fd(m, 2);
   take_origin(job, head, m);
   if (job->id.rank < 0 || job->id.rank >= job->world || job->local_rank < 0 ||
-      (uint32_t)job->local_rank >= job->ctl->world)
+      (uint32_t)job->local_rank >= job->ctl->cells)
     return manta_error_set(err, MANTA_EPROTO, "rank %d of %d, %d in a segment of %u", job->id.rank,
-                           job->world, job->local_rank, job->ctl->world);
+                           job->world, job->local_rank, job->ctl->cells);
   MANTA_TRY(take_hosts(job, head, err));
   MANTA_TRY(read_spec(job, m->fd[1], err));
   take_mark(head->mark); // before our own environment is gone

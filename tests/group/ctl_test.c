@@ -25,7 +25,7 @@ static struct manta__ctl *make(int world, size_t *bytes)
   close(fd);
   assert_int_equal(c->run, 77);
   assert_int_equal(c->attempt, 3);
-  assert_int_equal(c->world, world);
+  assert_int_equal(c->cells, world);
   return c;
 }
 
@@ -176,14 +176,14 @@ static void refuse(const void *head, size_t n, size_t bytes)
 
 static void what_is_no_control_segment_is_refused(void **ctx)
 {
-  struct manta__ctl head = {.magic = MANTA__CTL_MAGIC, .world = 2};
+  struct manta__ctl head = {.magic = MANTA__CTL_MAGIC, .cells = 2};
   size_t whole = sizeof head + 2 * sizeof(struct manta__cell);
   refuse(&head, 8, 8);
   refuse(&head, sizeof head, whole - 1);
   refuse(&head, sizeof head, whole + 1);
-  head.world = UINT32_MAX;
+  head.cells = UINT32_MAX;
   refuse(&head, sizeof head, whole);
-  head = (struct manta__ctl){.magic = 1, .world = 2};
+  head = (struct manta__ctl){.magic = 1, .cells = 2};
   refuse(&head, sizeof head, whole);
 }
 

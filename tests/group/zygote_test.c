@@ -260,7 +260,7 @@ static void send_job(struct worker *w, const char *fn, int rank, int world, stru
 
 static void ctl_unmap(struct manta__ctl *c)
 {
-  manta__shm_unmap(c, sizeof *c + c->world * sizeof(struct manta__cell));
+  manta__shm_unmap(c, sizeof *c + c->cells * sizeof(struct manta__cell));
 }
 
 /* The DONE message; gives its value. */

@@ -78,7 +78,7 @@ manta_status manta__hosts_init(struct manta__hosts *h, const struct manta__hosts
                              .size = cfg->size,
                              .group = cfg->group,
                              .by = MANTA__NEVER,
-                             .world = ints};
+                             .wire_rank = ints};
   h->node = manta__calloc(n + MANTA__NODES_MAX, sizeof *h->node);
   h->in = manta__calloc(n, sizeof *h->in);
   if (!ints || !h->node || !h->in) {
@@ -91,7 +91,7 @@ manta_status manta__hosts_init(struct manta__hosts *h, const struct manta__hosts
   h->node_host = ints + 4 * n;
   h->nodes_of = ints + 5 * n;
   h->first = ints + 6 * n;
-  memcpy(h->world, cfg->world, n * sizeof *h->world);
+  memcpy(h->wire_rank, cfg->wire_rank, n * sizeof *h->wire_rank);
   number_hosts(h, cfg->host);
   list_members(h);
   list_nodes(h);
@@ -105,7 +105,7 @@ void manta__hosts_fini(struct manta__hosts *h)
 {
   if (h->team)
     h->team->label = NULL;
-  manta__free(h->world);
+  manta__free(h->wire_rank);
   manta__free(h->node);
   manta__free(h->in);
   manta__free(h->room);
@@ -144,7 +144,7 @@ manta_status manta__hosts_room(struct manta__hosts *h, size_t reqs, size_t bytes
 static uint64_t wire_tag(const struct manta__hosts *h, int sender, uint32_t seq, uint32_t sub,
                          enum manta__hosts_kind kind)
 {
-  return (uint64_t)h->group << 48 | (uint64_t)(uint16_t)h->world[sender] << 32 |
+  return (uint64_t)h->group << 48 | (uint64_t)(uint16_t)h->wire_rank[sender] << 32 |
          (uint64_t)(uint16_t)seq << 16 | (uint64_t)(uint8_t)sub << 8 | (uint64_t)kind;
 }
 
@@ -166,7 +166,7 @@ manta_status manta__hosts_send(struct manta__hosts *h, int rank, const void *buf
                                enum manta__hosts_kind kind, size_t sub, struct manta__net_req **out,
                                manta_error *err)
 {
-  manta_status st = manta__wire_send(h->wire, h->world[rank], buf, bytes,
+  manta_status st = manta__wire_send(h->wire, h->wire_rank[rank], buf, bytes,
                                      manta__hosts_tag(h, h->rank, kind, sub), out, err);
   return st < 0 ? manta__hosts_failed(h, rank, st, h->call, err) : st;
 }
@@ -175,7 +175,7 @@ manta_status manta__hosts_recv(struct manta__hosts *h, int rank, void *buf, size
                                enum manta__hosts_kind kind, size_t sub, struct manta__net_req **out,
                                manta_error *err)
 {
-  manta_status st = manta__wire_recv(h->wire, h->world[rank], buf, bytes,
+  manta_status st = manta__wire_recv(h->wire, h->wire_rank[rank], buf, bytes,
                                      manta__hosts_tag(h, rank, kind, sub), out, err);
   return st < 0 ? manta__hosts_failed(h, rank, st, h->call, err) : st;
 }

@@ -27,16 +27,16 @@ struct manta__hosts_config {
   struct manta__wire *wire;
   struct manta__team *team; /* the ranks of this host, in the order of their ranks */
   int rank, size;
-  const int *world; /* [size]: their ranks in the wire */
-  const int *host;  /* [size]: any number that tells hosts apart */
-  uint32_t group;   /* tells groups apart: the same on all ranks, < 65536 */
+  const int *wire_rank; /* [size]: their ranks in the wire */
+  const int *host;      /* [size]: any number that tells hosts apart */
+  uint32_t group;       /* tells groups apart: the same on all ranks, < 65536 */
 };
 
 struct manta__hosts {
   struct manta__wire *wire;
   struct manta__team *team;
   int rank, size;
-  int *world;
+  int *wire_rank;
   int *host;                     /* of each rank: 0, 1, … in the order of their first ranks */
   int *local;                    /* of each rank: its place on its host */
   int *member;                   /* rank of local j of host g: member[first[g] + j] */

@@ -31,7 +31,7 @@ static manta_status post(struct manta__hosts *h, struct manta__move *m, void *bu
                          int i, manta_error *err)
 {
   uint64_t tag = manta__hosts_move_tag(h, m->sends ? h->rank : m->peer, m->tag, i);
-  int peer = h->world[m->peer];
+  int peer = h->wire_rank[m->peer];
   manta_status st = m->sends ? manta__wire_send(h->wire, peer, buf, bytes, tag, &m->req[i], err)
                              : manta__wire_recv(h->wire, peer, buf, bytes, tag, &m->req[i], err);
   return st < 0 ? manta__hosts_failed(h, m->peer, st, name_of(m), err) : MANTA_OK;

@@ -63,7 +63,7 @@ size_t manta__team_bytes(int n)
 }
 
 manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, uint64_t at, int rank,
-                              int size, const int *world, manta_error *err)
+                              int size, const int *host_rank, manta_error *err)
 {
   uint8_t *base = f->base + at;
   t->fabric = f;
@@ -81,11 +81,11 @@ manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, ui
   t->by = MANTA__NEVER;
   t->crowded = f->host.size > sysconf(_SC_NPROCESSORS_ONLN); // a rank may be pinned to one
   t->spins = t->crowded ? 1 : SPINS;
-  t->world = manta__calloc((size_t)size, sizeof *t->world);
+  t->host_rank = manta__calloc((size_t)size, sizeof *t->host_rank);
   t->in = manta__calloc((size_t)size, sizeof *t->in);
-  if (!t->world || !t->in)
+  if (!t->host_rank || !t->in)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a communicator of %d ranks", size);
-  memcpy(t->world, world, (size_t)size * sizeof *world);
+  memcpy(t->host_rank, host_rank, (size_t)size * sizeof *host_rank);
   MANTA_TRY(manta__chooser_init(&t->chooser, err));
   return manta__remote_init(t, err);
 }
@@ -95,7 +95,7 @@ void manta__team_depart(struct manta__team *t)
   if (!t->line)
     return;
   atomic_store(&t->line[t->rank].left, 1);
-  for (int r = 0; t->world && r < t->size; r++)
+  for (int r = 0; t->host_rank && r < t->size; r++)
     manta__team_ring(t, r);
 }
 
@@ -103,7 +103,7 @@ void manta__team_fini(struct manta__team *t)
 {
   manta__team_depart(t);
   manta__remote_fini(&t->remote);
-  manta__free(t->world);
+  manta__free(t->host_rank);
   manta__free(t->in);
 }
 
@@ -145,12 +145,12 @@ void manta__team_alive(const struct manta__team *t, bool waits)
 
 struct manta__bell *manta__team_bell(const struct manta__team *t)
 {
-  return t->fabric->host.bell(t->fabric->host.ctx, t->world[t->rank]);
+  return t->fabric->host.bell(t->fabric->host.ctx, t->host_rank[t->rank]);
 }
 
 void manta__team_ring(const struct manta__team *t, int rank)
 {
-  manta__bell_ring(t->fabric->host.bell(t->fabric->host.ctx, t->world[rank]));
+  manta__bell_ring(t->fabric->host.bell(t->fabric->host.ctx, t->host_rank[rank]));
 }
 
 void manta__team_publish(struct manta__team *t)
@@ -191,7 +191,7 @@ static const char *call_of(const struct manta__team *t)
 static const char *tell_rank(char *buf, size_t size, const struct manta__team *t, int rank)
 {
   int label = manta__team_label(t, rank);
-  int run = t->fabric->here[t->world[rank]];
+  int run = t->fabric->here[t->host_rank[rank]];
   if (run == label)
     snprintf(buf, size, "rank %d", label);
   else

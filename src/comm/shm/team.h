@@ -125,7 +125,7 @@ struct manta__move {
 struct manta__team {
   struct manta__fabric *fabric;
   int rank, size;
-  int *world;       /* place of each among the ranks of the host */
+  int *host_rank;   /* number of each among the ranks of the host */
   const int *label; /* rank of each in a group that spans hosts, for messages; NULL: as here */
   struct manta__line *line;
   struct manta__pair *pair; /* [to][from] */
@@ -159,7 +159,7 @@ struct manta__team {
 /* Bytes that a team of n needs in the segment, all zeros. */
 size_t manta__team_bytes(int n);
 manta_status manta__team_init(struct manta__team *t, struct manta__fabric *f, uint64_t at, int rank,
-                              int size, const int *world, manta_error *err);
+                              int size, const int *host_rank, manta_error *err);
 /* Tells the others that we left, and frees. */
 void manta__team_fini(struct manta__team *t);
 /* Tells the others that this rank has left. From any thread. */
