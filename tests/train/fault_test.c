@@ -189,13 +189,13 @@ static void a_predecessor_that_does_not_end_is_named(void **state)
 {
   struct rig r;
   rig_init(&r, 2);
-  setenv("MANTA_GONE_AFTER", "0.005", 1); // the others, which are small, are gone by then
+  setenv("MANTA_GONE_AFTER", "0.01", 1); // the others, which are small, are gone by then
   rig_make(&r);
   manta_status st = manta_trainer_run(r.t, dies_heavily, &r.rc, &r.results, &r.err);
   unsetenv("MANTA_GONE_AFTER");
   assert_ok(st, &r.err);
   assert_int_equal(board->fired, 1);
-  assert_logged(&r, "which was rank 1, has not ended 0.005 s after it was killed: what it holds is "
+  assert_logged(&r, "which was rank 1, has not ended 0.01 s after it was killed: what it holds is "
                     "not used again");
   assert_true(manta_value_as_int(manta_value_at(&r.results, 1), 0) >= 1);
   rig_fini(&r);
