@@ -97,6 +97,12 @@ typedef struct manta_checkpoint manta_checkpoint;
  * it. On failure *out is not to be used. */
 MANTA_API manta_status manta_checkpoint_open(manta_checkpoint **out, const char *dir, bool verify,
                                              manta_error *err);
+/* Writes `state` as a checkpoint directory of its own, which manta_checkpoint_open and
+ * manta_run_config.checkpoint take: `dir` is made with its parents if it is not there, and may have
+ * other files. On disk when it returns. MANTA_EINVAL: it has a checkpoint already, or a tensor
+ * makes no sense; MANTA_EIO: the manifest is not there then, so there is no checkpoint. */
+MANTA_API manta_status manta_checkpoint_write(const char *dir, const manta_state *state,
+                                              manta_error *err);
 /* Unmaps and frees it, and with it all that was borrowed from it. NULL is fine. */
 MANTA_API void manta_checkpoint_close(manta_checkpoint *c);
 

@@ -70,6 +70,9 @@ MANTA_API manta_status manta_session_address(manta_session *s, const char **addr
 MANTA_API int manta_session_attempt(const manta_session *s);
 /* Reports made so far by this rank, those before a restored checkpoint counted in. */
 MANTA_API int64_t manta_session_iteration(const manta_session *s);
+/* The run's directory, as the driver's host has it; NULL outside of a run. Borrowed until the train
+ * function returns. */
+MANTA_API const char *manta_session_run_dir(const manta_session *s);
 /* The session of this process, borrowed, or NULL outside of a train function: for code that is
  * called from it and was not handed the session. */
 MANTA_API manta_session *manta_session_current(void);

@@ -81,6 +81,61 @@ static PyObject *address(PyObject *self, PyObject *o)
   return at;
 }
 
+// --- states --------------------------------------------------------------------------------------
+
+// (name, dtype number, shape, address) of each tensor.
+static bool take_tensor(PyObject *row, manta_tensor *t)
+{
+  PyObject *shape;
+  unsigned long long at;
+  int dtype;
+  if (!PyArg_ParseTuple(row, "siO!K", &t->name, &dtype, &PyTuple_Type, &shape, &at))
+    return false;
+  Py_ssize_t n = PyTuple_Size(shape);
+  if (n > MANTA_MAX_DIMS) {
+    PyErr_Format(PyExc_ValueError, "tensor %s has %zd dimensions, at most %d", t->name, n,
+                 MANTA_MAX_DIMS);
+    return false;
+  }
+  t->dtype = (manta_dtype)dtype;
+  t->ndim = (int)n;
+  t->data = (void *)(uintptr_t)at;
+  for (Py_ssize_t i = 0; i < n; i++)
+    t->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+  return !PyErr_Occurred();
+}
+
+static bool take_tensors(PyObject *rows, manta_tensor *tensors, size_t n)
+{
+  for (size_t i = 0; i < n; i++)
+    if (!take_tensor(PyList_GetItem(rows, (Py_ssize_t)i), &tensors[i]))
+      return false;
+  return true;
+}
+
+bool mpy_to_state(PyObject *rows, PyObject *extra, manta_state *out, manta_value *value)
+{
+  out->count = (size_t)PyList_Size(rows);
+  manta_tensor *tensors = PyMem_Calloc(out->count + 1, sizeof *tensors);
+  out->tensors = tensors;
+  if (!tensors) {
+    PyErr_NoMemory();
+    return false;
+  }
+  if (!mpy_to_value(extra, MPY_EXACT, value)) {
+    if (!PyErr_Occurred())
+      PyErr_SetString(PyExc_TypeError, "the small value of a checkpoint is a dict of plain values");
+    return false;
+  }
+  return take_tensors(rows, tensors, out->count);
+}
+
+void mpy_state_fini(manta_state *state, manta_value *value)
+{
+  manta_value_fini(value);
+  PyMem_Free((void *)(uintptr_t)state->tensors);
+}
+
 // --- checkpoints ---------------------------------------------------------------------------------
 
 PyObject *mpy_checkpoint_new(manta_checkpoint *c)
@@ -164,6 +219,29 @@ static PyObject *open_checkpoint(PyObject *self, PyObject *args)
   return st < 0 ? mpy_raise(&err) : mpy_checkpoint_new(c);
 }
 
+static PyObject *write_checkpoint(PyObject *self, PyObject *args)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  PyObject *rows, *extra;
+  manta_value value = {0};
+  manta_state state = {.value = &value};
+  const char *dir;
+  manta_status st = MANTA_OK;
+  if (!PyArg_ParseTuple(args, "sO!O!", &dir, &PyList_Type, &rows, &PyDict_Type, &extra))
+    return NULL;
+  bool ok = mpy_to_state(rows, extra, &state, &value);
+  if (ok) {
+    Py_BEGIN_ALLOW_THREADS;
+    st = manta_checkpoint_write(dir, &state, &err);
+    Py_END_ALLOW_THREADS;
+  }
+  mpy_state_fini(&state, &value);
+  if (!ok || st < 0)
+    return ok ? mpy_raise(&err) : NULL;
+  Py_IncRef(Py_None);
+  return Py_None;
+}
+
 static PyMethodDef methods[] = {
     {"tensors", tensors, METH_NOARGS,
      MPY_DOC("tensors($self)", "() -> list[tuple[str, int, tuple[int, ...], View]]",
@@ -180,6 +258,10 @@ static PyMethodDef functions[] = {
     {"open_checkpoint", open_checkpoint, METH_VARARGS,
      MPY_DOC("open_checkpoint($module, directory, verify=True, /)", "(str, bool) -> Checkpoint",
              "One that lies on disk.")},
+    {"write_checkpoint", write_checkpoint, METH_VARARGS,
+     MPY_DOC("write_checkpoint($module, directory, tensors, value, /)",
+             "(str, list[tuple[str, int, tuple[int, ...], int]], dict[str, Any]) -> None",
+             "A state as a checkpoint's directory, outside of a run.")},
     {"address", address, METH_O,
      MPY_DOC("address($module, buffer, /)", "(Any) -> int", "Where its memory begins.")},
     {"view", view_of, METH_VARARGS,

@@ -94,6 +94,11 @@ struct mpy_calls {
 };
 PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config *rc,
                       const struct mpy_calls *calls);
+/* A state out of a list of (name, dtype number, shape, address) and a dict of plain values, which
+ * *out points to; all of them must outlive it. False with an exception. Finish it in either case.
+ */
+bool mpy_to_state(PyObject *rows, PyObject *extra, manta_state *out, manta_value *value);
+void mpy_state_fini(manta_state *state, manta_value *value);
 PyObject *mpy_checkpoint_new(manta_checkpoint *c); /* takes it; NULL becomes None */
 /* Memory to be read, as a View; the caller sees to it that it outlives what reads it. */
 PyObject *mpy_view_new(const void *data, size_t bytes);

@@ -113,6 +113,13 @@ static PyObject *config(PyObject *self, PyObject *none)
   return s ? mpy_from_value(manta_session_config(s)) : NULL;
 }
 
+static PyObject *run_dir(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  const char *dir = s ? manta_session_run_dir(s) : NULL;
+  return s ? PyUnicode_DecodeFSDefault(dir ? dir : "") : NULL;
+}
+
 static PyObject *payload(PyObject *self, PyObject *none)
 {
   manta_session *s = session();
@@ -171,28 +178,6 @@ static PyObject *load(PyObject *self, PyObject *none)
   return st < 0 ? mpy_raise(&err) : mpy_checkpoint_new(c);
 }
 
-// (name, dtype number, shape, address) of each tensor.
-static bool take_tensor(PyObject *row, manta_tensor *t)
-{
-  PyObject *shape;
-  unsigned long long at;
-  int dtype;
-  if (!PyArg_ParseTuple(row, "siO!K", &t->name, &dtype, &PyTuple_Type, &shape, &at))
-    return false;
-  Py_ssize_t n = PyTuple_Size(shape);
-  if (n > MANTA_MAX_DIMS) {
-    PyErr_Format(PyExc_ValueError, "tensor %s has %zd dimensions, at most %d", t->name, n,
-                 MANTA_MAX_DIMS);
-    return false;
-  }
-  t->dtype = (manta_dtype)dtype;
-  t->ndim = (int)n;
-  t->data = (void *)(uintptr_t)at;
-  for (Py_ssize_t i = 0; i < n; i++)
-    t->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-  return !PyErr_Occurred();
-}
-
 // What a state is saved with, besides itself.
 struct how {
   PyObject *fill; /* or NULL */
@@ -240,14 +225,6 @@ static PyObject *save_state(manta_session *s, const manta_state *state, struct h
   return PyErr_Occurred() ? NULL : done(st, &err);
 }
 
-static bool take_tensors(PyObject *rows, manta_tensor *tensors, size_t n)
-{
-  for (size_t i = 0; i < n; i++)
-    if (!take_tensor(PyList_GetItem(rows, (Py_ssize_t)i), &tensors[i]))
-      return false;
-  return true;
-}
-
 /* fill(addresses, base, bytes, serial, live) writes those whose address is 0 into the slot. */
 static PyObject *save(PyObject *self, PyObject *args)
 {
@@ -259,18 +236,10 @@ static PyObject *save(PyObject *self, PyObject *args)
     return NULL;
   how.fill = fill == Py_None ? NULL : fill;
   how.count = (size_t)PyList_Size(rows);
-  manta_tensor *tensors = PyMem_Calloc(how.count + 1, sizeof *tensors);
   manta_value value = {0};
-  if (!tensors)
-    return PyErr_NoMemory();
-  bool ok = mpy_to_value(extra, MPY_EXACT, &value);
-  if (!ok && !PyErr_Occurred())
-    PyErr_SetString(PyExc_TypeError, "the small value of a checkpoint is a dict of plain values");
-  manta_state state = {tensors, how.count, &value};
-  ok = ok && take_tensors(rows, tensors, how.count);
-  PyObject *result = ok ? save_state(s, &state, &how) : NULL;
-  manta_value_fini(&value);
-  PyMem_Free(tensors);
+  manta_state state = {.value = &value};
+  PyObject *result = mpy_to_state(rows, extra, &state, &value) ? save_state(s, &state, &how) : NULL;
+  mpy_state_fini(&state, &value);
   return result;
 }
 
@@ -302,6 +271,9 @@ static PyMethodDef functions[] = {
     {"iteration", iteration, METH_NOARGS,
      MPY_DOC("iteration($module)", "() -> int", "Reports made so far.")},
     {"config", config, METH_NOARGS, MPY_DOC("config($module)", "() -> Any", "The run's config.")},
+    {"run_dir", run_dir, METH_NOARGS,
+     MPY_DOC("run_dir($module)", "() -> str",
+             "The run's directory, on the driver's host; empty outside of a run.")},
     {"payload", payload, METH_NOARGS,
      MPY_DOC("payload($module)", "() -> View",
              "The bytes that came with the run, until its function returns.")},

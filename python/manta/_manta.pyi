@@ -373,6 +373,9 @@ def release() -> bool:
 def report(**metrics: Any) -> None:
     """Queues one row."""
 
+def run_dir() -> str:
+    """The run's directory, on the driver's host; empty outside of a run."""
+
 def save(
     tensors: list[tuple[str, int, tuple[int, ...], int]],
     value: dict[str, Any],
@@ -393,3 +396,11 @@ def version() -> str:
 
 def view(address: int, bytes: int, owner: object, /) -> View:
     """Memory that the owner keeps alive."""
+
+def write_checkpoint(
+    directory: str,
+    tensors: list[tuple[str, int, tuple[int, ...], int]],
+    value: dict[str, Any],
+    /,
+) -> None:
+    """A state as a checkpoint's directory, outside of a run."""

@@ -27,6 +27,11 @@ int manta_session_node_rank(const manta_session *s)
 {
   return manta__session_job(s)->node_rank;
 }
+const char *manta_session_run_dir(const manta_session *s)
+{
+  return manta_value_as_string(manta_value_get(&s->job->spec, "dir"), NULL);
+}
+
 int manta_session_attempt(const manta_session *s)
 {
   return (int)manta__session_job(s)->id.attempt;

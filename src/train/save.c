@@ -240,7 +240,7 @@ static manta_status make_files(manta_session *s, int rundir, const char *path, m
 // In `save`.
 static manta_status find_files(manta_session *s, manta_error *err)
 {
-  const char *path = manta_value_as_string(manta_value_get(&s->job->spec, "dir"), NULL);
+  const char *path = manta_session_run_dir(s);
   if (!s->in_run || s->job->id.rank != 0 || !path)
     return manta_error_set(err, MANTA_ESTATE, "only rank 0 of a run has files beside its state");
   int rundir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
