@@ -31,10 +31,10 @@ from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted,
                           version)
 
 __version__ = version()
-__all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost",
+__all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost", "air",
            "experimental", "init", "is_initialized", "prestart", "sgd", "shutdown", "train", "util"]
 
-_FRONTS = ("sgd", "train")
+_FRONTS = ("air", "sgd", "train")
 _SUBMODULES = {*_FRONTS, "experimental", "util"}
 _OLDER = ("manta.experimental", "manta.util")  # paths of manta._aliases that have a folder
 _DEFINED_IN = {
@@ -45,7 +45,12 @@ _DEFINED_IN = {
     **dict.fromkeys(("PrintCallback", "SGDCallback"), "manta._front.callbacks"),
     "CheckpointStrategy": "manta._front.strategy", "Host": "manta._front.hosts",
     "Reports": "manta._front.run", "SessionError": "manta._front.session",
+    "TorchCheckpoint": "manta._frameworks.torch.checkpoint",
     "TorchConfig": "manta._frameworks.torch.config",
+    **dict.fromkeys(("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig",
+                     "SyncConfig"), "manta._front.fit.configs"),
+    "Checkpoint": "manta._front.fit.checkpoint", "Result": "manta._front.fit.result",
+    "TrainingFailedError": "manta._front.fit.failure",
 }
 
 

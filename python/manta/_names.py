@@ -22,7 +22,7 @@ _SINK = "write an SGDCallback: handle_result(results) gets the reports of every 
         "use PrintCallback; `manta status --json` and run.log have the rows as well"
 _DATA = "read the data in the train function; prepare_data_loader() gives each rank its part"
 _TUNE = "call Trainer.run(train, config=…) for each config"
-_AIR = "use manta.sgd: Trainer(…).run(train, config), sgd.report(loss=…), sgd.save_checkpoint(…)"
+_FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
 _ONE = "put the loop into a train function: manta.sgd.Trainer(num_workers=2).run(train, config)"
 _FRAMEWORK = "the backends are 'torch' and None (no framework)"
 _ACTORS = "manta has no tasks or actors: Trainer(None, num_workers=4).run(function) calls a "\
@@ -31,7 +31,7 @@ _HERE = "print(trainer) shows what workers hold and what the host has"
 
 # Modules, with all below them.
 MODULES = {
-    "manta.air": _AIR, "manta.data": _DATA, "manta.tune": _TUNE,
+    "manta.data": _DATA, "manta.tune": _TUNE,
     "manta.compat": "write manta for ray in the import lines",
     "manta.train.tensorflow": _FRAMEWORK, "manta.train.horovod": _FRAMEWORK,
     "manta.util.sgd.tf": _FRAMEWORK, "manta.util.sgd.torch": _ONE,
@@ -53,7 +53,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "manta": {
         **dict.fromkeys(("remote", "get", "put", "wait", "kill", "get_actor", "method"), _ACTORS),
         **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), _HERE),
-        "serve": MODULES["manta.serve"], "air": _AIR, "data": _DATA, "tune": _TUNE,
+        "serve": MODULES["manta.serve"], "data": _DATA, "tune": _TUNE,
     },
     "manta.sgd": {
         **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),
@@ -62,7 +62,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("TensorflowConfig", "HorovodConfig", "TFTrainer", "TensorflowTrainer",
                          "HorovodTrainer"), _FRAMEWORK),
         **dict.fromkeys(("ScalingConfig", "RunConfig", "CheckpointConfig", "Checkpoint", "Result",
-                         "get_checkpoint", "get_context"), _AIR),
+                         "get_checkpoint", "get_context"), _FIT),
         "FailureConfig": "Trainer(max_retries=3, retry_exceptions=…)",
         "SGDIterator": "Trainer.run_generator(train) gives the iterator",
         "torch": MODULES["manta.sgd.torch"],

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = Path(manta.__file__).parent
 FILES = {str(p.relative_to(PACKAGE)): ast.parse(p.read_text()) for p in PACKAGE.rglob("*.py")}
 SHARED = ("_front", "_frameworks", "_runtime", "_state")
-FRONTS = (*manta._FRONTS, "air")  # the last is yet to come
+FRONTS = manta._FRONTS
 
 # Where torch may be named outside of its folder, and why.
 NAMED = {

@@ -86,7 +86,11 @@ def test_results_and_rows_name_one_module() -> None:
 
 KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConfig(),
         sgd.CheckpointStrategy(2), sgd.Host("a"), sgd.PrintCallback(), sgd.SGDCallback(),
-        sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}])]
+        sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}]),
+        train.Checkpoint.from_dict({"a": 1}), train.CheckpointConfig(2), train.FailureConfig(3),
+        train.Result({"loss": 1.0}), train.RunConfig("a"), train.ScalingConfig(num_workers=2),
+        train.SyncConfig(), train.TrainingFailedError("a"),
+        manta.train.torch.TorchCheckpoint.from_state_dict({"w": 1})]
 
 
 @pytest.mark.parametrize("o", KEPT, ids=lambda o: type(o).__name__)
@@ -102,11 +106,11 @@ def test_what_users_keep_has_a_name_that_stays(o: Any) -> None:
 
 
 def test_all_such_classes_are_known() -> None:
-    """Those that a front shows, but for two that are bound to processes."""
+    """Those that a front shows, but for those that are bound to processes."""
     kept = {type(o).__name__ for o in KEPT}
     shown = {o.__name__ for front in (sgd, train) for name in front.__all__
              if isinstance(o := getattr(front, name), type)}
-    assert shown - {"Trainer", "WorkerGroup"} <= kept
+    assert shown - {"DataParallelTrainer", "Trainer", "WorkerGroup"} <= kept
     assert kept == {name for name, where in manta._DEFINED_IN.items()
                     if where != "manta._runtime.driver"}
 

@@ -120,10 +120,8 @@ def test_a_score_that_nobody_reports_is_refused(one: Trainer,
 
 @pytest.mark.parametrize("statement", [
     "import manta.tune", "from manta import tune", "from manta.tune.schedulers import ASHA",
-    "import manta.data", "import manta.air", "from manta.air import session, ScalingConfig",
-    "from manta.air.config import RunConfig", "from manta import data", "from manta import air",
+    "import manta.data", "from manta import data", "from manta.sgd import ScalingConfig",
     "from manta.train import tensorflow", "from manta.train.horovod import HorovodTrainer",
-    "from manta.train.torch import TorchTrainer", "from manta.train import ScalingConfig",
     "from manta.sgd import MlflowCallback", "from manta.sgd.callbacks import TensorboardCallback",
     "from manta.util.sgd.v2.callbacks import WandbCallback", "from manta.compat import ray",
     "from manta.util.sgd.torch import TorchTrainer", "from manta.util.sgd import TrainingOperator",
@@ -160,7 +158,7 @@ def test_old_paths_have_what_imports_torch() -> None:
     for path in ("manta.util.sgd", "manta.util.sgd.v2", "manta.experimental.sgd", "manta.train"):
         found = importlib.import_module(path)
         assert found.prepare_model is sgd.prepare_model and found.Trainer is Trainer
-        assert found.report is sgd.report
+        assert found.save_checkpoint is sgd.save_checkpoint
 
 
 # --- init -----------------------------------------------------------------------------------------

@@ -79,6 +79,13 @@ class Run:
             return None
         return self._deliver(*item)
 
+    def linger(self, seconds: float) -> None:
+        """Goes on for so long; reports that come are dropped."""
+        try:
+            self._run.next(seconds)
+        except TimeoutError:
+            pass
+
     def _deliver(self, rows: list[Any], iteration: int, rewound_to: int,
                  complete: bool) -> Reports:
         info = {"iteration": iteration, "complete": complete}

@@ -29,16 +29,16 @@ def _in_child_of_worker() -> bool:
         process.parent_process() is not None)
 
 
-def _outside(call: str) -> None:
+def outside(call: str) -> None:
     """Plain code: an error if MANTA_STRICT says so, else one warning per call."""
     if call in ("report", "save_checkpoint", "load_checkpoint") and _in_child_of_worker():
-        raise SessionError(f"sgd.{call}() in a child process of a worker: only the worker itself "
+        raise SessionError(f"{call}() in a child process of a worker: only the worker itself "
                            f"can call it\nhint: send the values to the worker, and call it there")
     if _manta.knob("MANTA_STRICT"):
-        raise SessionError(f"sgd.{call}() was called outside of a train function")
+        raise SessionError(f"{call}() was called outside of a train function")
     if call not in _told and call in ("report", "save_checkpoint"):
         _told.add(call)
-        warnings.warn(f"sgd.{call}() does nothing outside of a train function", stacklevel=3)
+        warnings.warn(f"{call}() does nothing outside of a train function", stacklevel=3)
 
 
 def in_worker() -> bool:
@@ -56,7 +56,7 @@ def report(*args: Any, **metrics: Any) -> None:
     if _manta.in_session():
         _manta.report(**metrics)
     else:
-        _outside("report")
+        outside("report")
 
 
 def save_checkpoint(*args: Any, files: bool = False, sharded: bool = False, **state: Any) -> None:
@@ -76,7 +76,7 @@ def save_checkpoint(*args: Any, files: bool = False, sharded: bool = False, **st
                         "save_checkpoint(model=model.state_dict(), epoch=…); with files=True each "
                         "becomes a file that torch.load opens")
     if not _manta.in_session():
-        _outside("save_checkpoint")
+        outside("save_checkpoint")
         return
     from manta import _state
     _state.save(args[0] if args else state, files, sharded)
@@ -94,7 +94,7 @@ def load_checkpoint(device: Any = None) -> Any:
     the attempt began from, however far rank 0 has come; later ones what rank 0 saved last, after a
     wait if this rank has saved more often than rank 0 so far."""
     if not _manta.in_session():
-        _outside("load_checkpoint")
+        outside("load_checkpoint")
         return None
     if isinstance(device, str) and device.partition(":")[0] not in _DEVICES:
         raise ValueError(f"load_checkpoint takes a device such as 'cuda', not {device!r}\n"
@@ -106,7 +106,7 @@ def load_checkpoint(device: Any = None) -> Any:
 def _place(index: int, call: str, alone: int) -> int:
     if _manta.in_session():
         return _manta.place()[index]
-    _outside(call)
+    outside(call)
     return alone
 
 
@@ -140,7 +140,7 @@ def heartbeat() -> None:
     if _manta.in_session():
         _manta.heartbeat()
     else:
-        _outside("heartbeat")
+        outside("heartbeat")
 
 
 def preempted() -> bool:

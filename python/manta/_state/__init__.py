@@ -34,7 +34,7 @@ from manta._state.restoring import is_pickled, load_dir, restore
 from manta._state.tidy import clean, stamp
 
 __all__ = ["clean", "is_pickled", "load", "load_dir", "pack", "restore", "save", "stamp",
-           "write_files"]
+           "write_dir", "write_files"]
 
 
 _saving = threading.RLock()
@@ -96,6 +96,13 @@ def _save_whole(obj: Any, files: bool) -> None:
     _manta.save(rows_of(found.entries, stream), {"format": FORMAT}, fill_all if fillers else None)
     for tensors in known:
         tensors.remember(found.entries, stream)
+
+
+def write_dir(obj: Any, path: str | os.PathLike[str]) -> None:
+    """The object as a checkpoint's directory, which load_dir reads; outside of any run."""
+    rows, value, keep = pack(clean(obj))
+    _manta.write_checkpoint(os.fspath(path), rows, value)
+    del keep
 
 
 def load(device: Any = None) -> Any:

@@ -40,11 +40,35 @@ class _Readers:
             reader.check()
 
 
-class _Unpickler(pickle.Unpickler):
+# What a pickle may name that runs no code of its writer's choice: plain values and arrays. What
+# stands for tensors is in manta._pickled.
+_DATA = {("builtins", name) for name in ("bytearray", "complex", "frozenset", "range", "set",
+                                         "slice")}
+_DATA |= {("collections", "OrderedDict"), ("datetime", "datetime"), ("datetime", "timedelta")}
+_DATA |= {(f"numpy{core}.{module}", name) for core in (".core", "._core")
+          for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"),
+                               ("numeric", "_frombuffer"))}
+_DATA |= {("numpy", "ndarray"), ("numpy", "dtype")}
+
+
+class _Plain(pickle.Unpickler):
+    """For one that nobody has vouched for."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _DATA:
+            raise PermissionError(f"the checkpoint contains a pickle that names {module}.{name}, "
+                                  f"and loading it runs the code that its author put into it; pass "
+                                  f"trust=True if it is yours")
+        return super().find_class(module, name)
+
+
+class _Unpickler(_Plain):
     """Of the part of one rank."""
 
-    def __init__(self, file: io.BytesIO, entries: dict[str, Any], rank: int, readers: _Readers):
-        names, places, buffers = pickle.load(file)
+    def __init__(self, file: io.BytesIO, entries: dict[str, Any], rank: int, readers: _Readers,
+                 trust: bool):
+        names, places, buffers = _Plain(file).load()
+        self.trust = trust
         self.source = Source(entries, names, places)
         self.rank = rank
         self.readers = readers
@@ -57,11 +81,13 @@ class _Unpickler(pickle.Unpickler):
                 self.words |= reader.words(self.rank, self.source)
             if name in self.words:
                 return self.words[name]
+        if self.trust:
+            return pickle.Unpickler.find_class(self, module, name)
         return super().find_class(module, name)
 
 
 def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = None,
-            place: tuple[int, int] | None = None) -> Any:
+            place: tuple[int, int] | None = None, *, data_only: bool = False) -> Any:
     """The object that a checkpoint holds. Its tensors lie in the checkpoint's own mapping: pages
     are read when they are looked at, and a write changes nobody else's. Those that were on a GPU
     are now in host memory, or on `device` if one is given.
@@ -69,7 +95,8 @@ def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = Non
     Of a sharded checkpoint it is the list of all parts, or the part of `place` (rank, world size)
     if there were as many ranks, in which tensors are pieces again; in the list they are whole, the
     same ones in all parts. A checkpoint of a program in C is a dict of its tensors, with its value
-    as "_value". Without `trust` nothing is unpickled: that runs whatever its writer put into it."""
+    as "_value". Without `trust` nothing is unpickled: that runs whatever its writer put into it;
+    data_only: but for plain values, arrays and tensors, which run nothing."""
     rows = checkpoint.tensors()
     value = checkpoint.value()
     parts = value.get("parts") if isinstance(value, dict) else None
@@ -77,8 +104,9 @@ def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = Non
     own = place[0] if place and place[1] == world else None
     readers = _Readers(device, whole=world is not None and own is None)
     if world is None:
-        return _restore(rows, value, trust, 0, readers)
-    objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, r, readers)
+        return _restore(rows, value, trust, 0, readers, data_only)
+    objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, r, readers,
+                        data_only)
                for r in (range(world) if own is None else [own])]
     readers.check()
     return objects if own is None else objects[0]
@@ -89,14 +117,15 @@ def _of_rank(rows: list[Any], rank: int) -> list[Any]:
     return [(row[0][len(prefix):], *row[1:]) for row in rows if row[0].startswith(prefix)]
 
 
-def _restore(rows: list[Any], value: Any, trust: bool, rank: int, readers: _Readers) -> Any:
+def _restore(rows: list[Any], value: Any, trust: bool, rank: int, readers: _Readers,
+             data_only: bool) -> Any:
     if not (isinstance(value, dict) and value.get("format") == FORMAT):
         return {**{name: _array(*rest) for name, *rest in rows}, "_value": value}
-    if not trust:
+    if not trust and not data_only:
         raise PermissionError("the checkpoint contains a pickle, and loading it runs the code that "
                               "its author put into it; pass trust=True if it is yours")
     entries = {name: view for name, _, _, view in rows}
-    return _Unpickler(io.BytesIO(entries[STREAM]), entries, rank, readers).load()
+    return _Unpickler(io.BytesIO(entries[STREAM]), entries, rank, readers, trust).load()
 
 
 def _array(number: int, shape: tuple[int, ...], view: Any) -> Any:

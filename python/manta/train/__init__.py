@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of Ray Train, which was the successor of Ray SGD: those of manta.sgd."""
+"""The names of Ray Train: those of manta.sgd, whose successor it was, and of its later versions the
+configs, checkpoints and results of trainers with fit(), such as manta.train.torch.TorchTrainer."""
 
 from __future__ import annotations
 
@@ -11,20 +12,31 @@ from manta._frameworks.base import Backend, BackendConfig
 from manta._frameworks.torch.config import TorchConfig
 from manta._front import look_up as _look_up
 from manta._front.callbacks import PrintCallback, SGDCallback, TrainingCallback
+from manta._front.fit.checkpoint import Checkpoint
+from manta._front.fit.configs import (CheckpointConfig, FailureConfig, RunConfig, ScalingConfig,
+                                      SyncConfig)
+from manta._front.fit.context import get_checkpoint, get_context, get_dataset_shard
+from manta._front.fit.context import report_either as report
+from manta._front.fit.failure import TrainingFailedError
+from manta._front.fit.result import Result
+from manta._front.fit.trainer import DataParallelTrainer
 from manta._front.hosts import Host
 from manta._front.session import (SessionError, heartbeat, in_worker, load_checkpoint, local_rank,
-                                  local_world_size, node_rank, preempted, report, save_checkpoint,
+                                  local_world_size, node_rank, preempted, save_checkpoint,
                                   world_rank, world_size)
 from manta._front.strategy import CheckpointStrategy
 from manta._front.trainer import Trainer
 from manta._front.worker_group import WorkerGroup
 
-__all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "Host", "PrintCallback", "SGDCallback",
-           "SessionError", "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat",
-           "in_worker", "load_checkpoint", "local_rank", "local_world_size", "node_rank",
-           "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
+__all__ = ["Backend", "BackendConfig", "Checkpoint", "CheckpointConfig", "CheckpointStrategy",
+           "DataParallelTrainer", "FailureConfig", "Host", "PrintCallback", "Result", "RunConfig",
+           "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig", "TorchConfig",
+           "Trainer", "TrainingCallback", "TrainingFailedError", "WorkerGroup", "get_checkpoint",
+           "get_context", "get_dataset_shard", "heartbeat", "in_worker", "load_checkpoint",
+           "local_rank", "local_world_size", "node_rank", "preempted", "report",
+           "save_checkpoint", "world_rank", "world_size"]
 
-_SUBMODULES = ("callbacks", "torch")
+_SUBMODULES = ("base_trainer", "callbacks", "data_parallel_trainer", "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a train function calls: `session` of the front air, and the functions of the front train.
+Outside of a worker it is as in manta._front.session: reports go nowhere, the world is one rank."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from manta import _manta
+from manta._front import session as _session
+from manta._front.fit.checkpoint import ID, PREPROCESSOR, TIMESTAMP, Checkpoint
+from manta._front.fit.stop import is_reached, restart_clock
+
+SHOULD_CHECKPOINT, DONE = "should_checkpoint", "done"  # in rank 0's row
+
+
+@dataclass
+class Facts:
+    """What a run of fit() tells its workers; of a run of another trainer these are the defaults."""
+    experiment: str = ""
+    trial_id: str = ""
+    trial: str = ""
+    resources: dict[str, float] = field(default_factory=dict)
+    stop: Any = None
+    frequency: int = 0  # of checkpoints
+    preprocessor: Any = None
+    metadata: dict[str, Any] | None = None
+
+
+facts = Facts()  # of the run that this process works for
+_next_id: int | None = None  # of the next checkpoint; None: nobody has looked yet
+
+
+def enter(new: Facts) -> None:
+    """A call of a train function begins."""
+    global facts, _next_id
+    facts, _next_id = new, None
+    restart_clock()
+
+
+def leave() -> None:
+    enter(Facts())
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
+    """One row of metrics, and the checkpoint that belongs to it. Never waits for other ranks. Rank
+    0's are the metrics and the checkpoint of the result; a directory of another rank goes beside
+    the files of rank 0's. Every rank reports equally often."""
+    if not isinstance(metrics, dict) or not all(isinstance(name, str) for name in metrics):
+        raise TypeError(f"report takes a dict of metrics by name, not {metrics!r}\n"
+                        f"hint: report({{\"loss\": 0.5}}, checkpoint=…)")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        hint = "Checkpoint.from_dict(…)" if isinstance(checkpoint, dict) else \
+            "Checkpoint.from_directory(path)"
+        raise TypeError(f"checkpoint must be a Checkpoint, not {type(checkpoint).__name__}\n"
+                        f"hint: checkpoint={hint}")
+    if not _manta.in_session():
+        _session.outside("report")
+        return
+    if checkpoint is not None and facts.frequency > 1:
+        checkpoint = None if (_manta.iteration() + 1) % facts.frequency else checkpoint
+    _report(metrics, checkpoint)
+
+
+def report_either(*args: Any, checkpoint: Any = None, **metrics: Any) -> None:
+    """report({"loss": 0.5}, checkpoint=…), or report(loss=0.5): one row of metrics."""
+    if args and metrics or len(args) > 1:
+        raise TypeError("report takes a dict of metrics, or metrics by name\n"
+                        "hint: report({\"loss\": 0.5}, checkpoint=…)")
+    if not args and checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        metrics["checkpoint"], checkpoint = checkpoint, None
+    report(args[0] if args else metrics, checkpoint=checkpoint)
+
+
+def _report(metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+    first = _manta.place()[0] == 0
+    number = _number() if first and checkpoint is not None else 0
+    row = dict(metrics)
+    ends = first and facts.stop is not None and is_reached(facts.stop, facts.trial_id, row)
+    if first and checkpoint is not None:
+        row[SHOULD_CHECKPOINT] = True  # the driver that ends the run here waits for it
+    if ends:
+        row[DONE] = True
+    _manta.report(**row)
+    if checkpoint is not None:
+        _save(checkpoint, number)
+    while ends:  # until the driver has seen the row: nothing happens after it
+        _manta.check()
+        _manta.heartbeat()
+        time.sleep(0.002)
+
+
+def _save(checkpoint: Checkpoint, number: int) -> None:
+    from manta import _state
+    data = checkpoint.to_dict()
+    if facts.metadata is not None:
+        data["_metadata"] = {**facts.metadata, **data.get("_metadata", {})}
+    for name in (TIMESTAMP, PREPROCESSOR, ID):  # behind the user's own
+        data.pop(name, None)
+    _state.save({**data, TIMESTAMP: 0, PREPROCESSOR: facts.preprocessor, ID: number},
+                files=False, sharded=False)
+
+
+def _number() -> int:
+    """Of the next checkpoint: from 0; a run that was given one begins with that one's number, and a
+    revived one goes on."""
+    global _next_id
+    if _next_id is None:
+        found = _found()
+        _next_id = 0 if found is None else found[0]._number() + int(found[1])
+    _next_id += 1
+    return _next_id - 1
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """What was reported last, after a revival too; else what the trainer was given to resume from;
+    else None."""
+    if not _manta.in_session():
+        _session.outside("get_checkpoint")
+        return None
+    found = _found()
+    return None if found is None else found[0]
+
+
+def _found() -> tuple[Checkpoint, bool] | None:
+    """And whether this run has saved it."""
+    from manta._runtime import worker
+    job = worker.job
+    handle = _manta.load()
+    if handle is not None:
+        own = not handle.given()
+        return Checkpoint._made(handle=handle, trust=own or (job is not None and job.trust)), own
+    given = job.checkpoint if job is not None else None
+    if given is None:
+        return None
+    if not isinstance(given, Checkpoint):
+        given = Checkpoint.from_dict(given if isinstance(given, dict) else {"checkpoint": given})
+    return given, False
+
+
+# --- who am I -------------------------------------------------------------------------------------
+
+
+def get_world_size() -> int:
+    """How many workers there are."""
+    return _session.world_size()
+
+
+def get_world_rank() -> int:
+    """This worker's number among all, from 0."""
+    return _session.world_rank()
+
+
+def get_local_rank() -> int:
+    """This worker's number on its host, from 0."""
+    return _session.local_rank()
+
+
+def get_local_world_size() -> int:
+    """How many workers there are on this host."""
+    return _session.local_world_size()
+
+
+def get_node_rank() -> int:
+    """This host's number, from 0."""
+    return _session.node_rank()
+
+
+def _fact(value: Any, call: str) -> Any:
+    if not _manta.in_session():
+        _session.outside(call)
+    return value or None
+
+
+def get_experiment_name() -> str | None:
+    """RunConfig(name=…)."""
+    found: str | None = _fact(facts.experiment, "get_experiment_name")
+    return found
+
+
+def get_trial_id() -> str | None:
+    """Of this run of fit()."""
+    found: str | None = _fact(facts.trial_id, "get_trial_id")
+    return found
+
+
+def get_trial_name() -> str | None:
+    """The trainer's name and the id."""
+    found: str | None = _fact(facts.trial, "get_trial_name")
+    return found
+
+
+def get_trial_resources() -> dict[str, float] | None:
+    """What all workers reserve together."""
+    found: dict[str, float] | None = _fact(facts.resources, "get_trial_resources")
+    return found
+
+
+def get_trial_dir() -> str | None:
+    """The run's directory."""
+    found: str | None = _fact(_manta.in_session() and _manta.run_dir(), "get_trial_dir")
+    return found
+
+
+def get_metadata() -> dict[str, Any]:
+    """`metadata` of the trainer."""
+    return dict(_fact(facts.metadata, "get_metadata") or {})
+
+
+def get_dataset_shard(dataset_name: str | None = None) -> NoReturn:
+    """Until manta.data is there: an error that says so."""
+    if not _manta.in_session():
+        raise _session.SessionError("get_dataset_shard() was called outside of a train function")
+    raise _session.SessionError("get_dataset_shard: manta.data is not in this version of manta\n"
+                                "hint: read the data in the train function; prepare_data_loader() "
+                                "gives each rank its part")
+
+
+class TrainContext:
+    """The same as methods: get_context().get_world_rank()."""
+
+    get_world_size = staticmethod(get_world_size)
+    get_world_rank = staticmethod(get_world_rank)
+    get_local_rank = staticmethod(get_local_rank)
+    get_local_world_size = staticmethod(get_local_world_size)
+    get_node_rank = staticmethod(get_node_rank)
+    get_experiment_name = staticmethod(get_experiment_name)
+    get_trial_id = staticmethod(get_trial_id)
+    get_trial_name = staticmethod(get_trial_name)
+    get_trial_resources = staticmethod(get_trial_resources)
+    get_trial_dir = staticmethod(get_trial_dir)
+    get_metadata = staticmethod(get_metadata)
+
+
+def get_context() -> TrainContext:
+    """Where this worker stands."""
+    return TrainContext()

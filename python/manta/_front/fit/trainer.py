@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trainers of generation 3: a train function, its configs, fit()."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Callable
+
+from manta import _frameworks
+from manta._frameworks.base import BackendConfig
+from manta._front import callbacks as _callbacks
+from manta._front import request as _request
+from manta._front.fit import configs, context
+from manta._front.fit import result as _result
+from manta._front.fit.checkpoint import Checkpoint
+from manta._front.fit.configs import RunConfig, ScalingConfig
+from manta._front.fit.failure import as_failure
+from manta._front.fit.result import History, Result
+from manta._front.run import Reports, Run
+from manta._front.trainer import Trainer
+from manta._names import arguments
+from manta._runtime import frames as _frames
+
+_STORE_S = 120.0  # a run that is ended by `stop` waits so long for its last checkpoint
+
+
+class Loop:
+    """The train function as workers call it: between telling them where they are, and forgetting
+    it."""
+
+    def __init__(self, function: Callable[..., Any], facts: context.Facts):
+        self.function, self.facts = function, facts
+        self.__qualname__ = _request.name_of(function)
+
+    def __call__(self, config: Any) -> None:
+        context.enter(self.facts)
+        try:
+            args, kwargs = _request.arguments_of(self.function, config)
+            self.function(*args, **kwargs)
+        finally:
+            context.leave()
+
+
+class DataParallelTrainer:
+    """Runs a train function on all workers: DataParallelTrainer(train).fit(). A subclass for a
+    framework names it, and may take its config by another name."""
+
+    _framework = "none"  # of manta._frameworks: what backend_config=None stands for
+
+    @arguments
+    def __init__(self, train_loop_per_worker: Callable[..., Any], *,
+                 train_loop_config: Any = None, backend_config: BackendConfig | None = None,
+                 scaling_config: ScalingConfig | None = None, run_config: RunConfig | None = None,
+                 datasets: dict[str, Any] | None = None, dataset_config: Any = None,
+                 data_config: Any = None, resume_from_checkpoint: Checkpoint | None = None,
+                 preprocessor: Any = None, metadata: dict[str, Any] | None = None):
+        config = {} if train_loop_config is None else train_loop_config
+        _request.arguments_of(train_loop_per_worker, config)  # now, not in a worker
+        if datasets:
+            raise ValueError("datasets: manta.data is not in this version of manta\nhint: read the "
+                             "data in the train function; prepare_data_loader() divides it")
+        if resume_from_checkpoint is not None and not isinstance(resume_from_checkpoint,
+                                                                 Checkpoint):
+            raise TypeError(f"resume_from_checkpoint must be a Checkpoint, not "
+                            f"{resume_from_checkpoint!r}\nhint: Checkpoint(path), or "
+                            f"Checkpoint.from_dict(…)")
+        self.train_loop_per_worker, self.train_loop_config = train_loop_per_worker, config
+        self.backend_config = self._checked_backend(backend_config)
+        self.scaling_config = configs.checked("scaling_config", scaling_config, ScalingConfig)
+        self.run_config = configs.checked("run_config", run_config, RunConfig)
+        self.starting_checkpoint = resume_from_checkpoint
+        self.preprocessor, self.metadata = preprocessor, metadata
+
+    def _checked_backend(self, given: Any) -> BackendConfig:
+        usual = _frameworks.get(self._framework).config()
+        if given is None:
+            return usual
+        wanted = BackendConfig if self._framework == "none" else type(usual)
+        if not isinstance(given, wanted):
+            raise TypeError(f"the backend's config must be a {wanted.__name__}, not {given!r}\n"
+                            f"hint: {wanted.__name__}(…)")
+        return given
+
+    # --- running ----------------------------------------------------------------------------------
+
+    @_frames.folded
+    def fit(self) -> Result:
+        """Runs it to its end. What the train function raises beyond max_failures comes out as its
+        own type, which is a TrainingFailedError as well."""
+        experiment = self._experiment()
+        history = History(f"{secrets.token_hex(3)[:5]}_00000")
+        trainer = self._trainer(experiment, history)
+        try:
+            run = trainer._begin(self._request(experiment.name, history.trial_id))
+            try:
+                error = self._to_end(run)
+            finally:
+                run.close()
+                trainer._running = False
+            if error is not None:
+                raise error
+            return self._result(trainer, history)
+        finally:
+            trainer.shutdown()
+
+    def _experiment(self) -> Path:
+        """Its directory: storage_path/name."""
+        name = self.run_config.name or time.strftime(f"{type(self).__name__}_%Y-%m-%d_%H-%M-%S")
+        return self.run_config.directory() / name
+
+    def _trainer(self, experiment: Path, history: History) -> Trainer:
+        scaling, run, failure = self.scaling_config, self.run_config, self._failures()
+        return Trainer(self.backend_config, scaling.num_workers, scaling.use_gpu,
+                       scaling.resources_per_worker,
+                       callbacks=[history, *_callbacks.checked(run.callbacks)],
+                       logdir=experiment, name=type(self).__name__, max_retries=failure,
+                       retry_exceptions=failure != 0, quiet=run.verbose == 0)
+
+    def _failures(self) -> int:
+        failure = self.run_config.failure_config
+        assert failure is not None
+        return failure.max_failures
+
+    def _request(self, experiment: str, trial_id: str) -> _request.RunRequest:
+        kept = self._kept()
+        facts = context.Facts(experiment, trial_id, f"{type(self).__name__}_{trial_id}",
+                              self.scaling_config.total_resources, self.run_config.stop,
+                              kept.checkpoint_frequency or 0, self.preprocessor, self.metadata)
+        start: Any = self.starting_checkpoint
+        trust = start is not None and start._is_trusted()
+        if start is not None and start._is_manta():  # libmanta brings it to the workers
+            start = start.path
+        return _request.RunRequest(Loop(self.train_loop_per_worker, facts), self.train_loop_config,
+                                   None, None, start, kept.strategy(), None, trust)
+
+    def _kept(self) -> configs.CheckpointConfig:
+        config = self.run_config.checkpoint_config
+        assert config is not None
+        return config
+
+    def _to_end(self, run: Run) -> Exception | None:
+        """What the run failed with."""
+        try:
+            while (reports := run.next()) is not None:
+                if self._is_last(run, reports):
+                    run.finish(error=False)
+                    break
+        except Exception as e:
+            return as_failure(e)
+        return None
+
+    @staticmethod
+    def _is_last(run: Run, reports: Reports) -> bool:
+        """Whether `stop` was reached; the checkpoint of that report is on disk then."""
+        row = list.__getitem__(reports, 0) if reports else None
+        if not row or not row.get(context.DONE):
+            return False
+        by = time.monotonic() + _STORE_S
+        while row.get(context.SHOULD_CHECKPOINT) and _result.newest_iteration(
+                Path(run.directory)) < row["_training_iteration"]:
+            run.linger(0.01)
+            if time.monotonic() > by:
+                warnings.warn(f"the last checkpoint was not written within {_STORE_S:g} s")
+                break
+        return True
+
+    def _result(self, trainer: Trainer, history: History) -> Result:
+        directory = trainer.latest_run_dir
+        assert directory is not None
+        found = _result.kept(directory, history, self._kept())
+        newest = _result.newest(directory, trainer._trainer.checkpoint())
+        return Result(history.rows[-1] if history.rows else {}, newest, None, str(directory),
+                      found, self.train_loop_config, history.rows)
