@@ -31,14 +31,19 @@ from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted,
                           version)
 
 __version__ = version()
-__all__ = ["Aborted", "Canceled", "Error", "NoRoom", "PeerLost", "Preempted", "WorkerLost", "air",
-           "experimental", "init", "is_initialized", "prestart", "sgd", "shutdown", "train", "util"]
+__all__ = ["Aborted", "Canceled", "Error", "NoRoom", "ObjectRef", "PeerLost", "Preempted",
+           "WorkerLost", "air", "available_resources", "cluster_resources", "compat",
+           "experimental", "get", "init", "is_initialized", "nodes", "prestart", "put", "sgd",
+           "shutdown", "train", "util", "wait"]
 
 _FRONTS = ("air", "sgd", "train")
-_SUBMODULES = {*_FRONTS, "experimental", "util"}
+_SUBMODULES = {*_FRONTS, "compat", "experimental", "util"}
 _OLDER = ("manta.experimental", "manta.util")  # paths of manta._aliases that have a folder
 _DEFINED_IN = {
     **dict.fromkeys(("init", "is_initialized", "prestart", "shutdown"), "manta._runtime.driver"),
+    **dict.fromkeys(("ObjectRef", "get", "put", "wait"), "manta._runtime.objects"),
+    **dict.fromkeys(("available_resources", "cluster_resources", "nodes"),
+                    "manta._runtime.inventory"),
     # Classes whose objects users keep. Pickles name them here, whatever front they come from.
     **dict.fromkeys(("CollectiveTimeout", "TrainingFailed"), "manta._runtime.errors"),
     **dict.fromkeys(("Backend", "BackendConfig"), "manta._frameworks.base"),

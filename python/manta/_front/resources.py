@@ -100,3 +100,9 @@ def per_worker(use_gpu: bool | None, cpus: Any, gpus: Any, gpu: Any,
                 raise TypeError(f"resources_per_worker[{name!r}] must be a number, not {value!r}")
         out["resources"] = rest
     return out
+
+
+def shares(figures: dict[str, Any]) -> dict[str, float]:
+    """What a worker with these figures takes, by the names of resources_per_worker."""
+    return {"CPU": figures["cpus_per_worker"] or 1.0, "GPU": figures["gpus_per_worker"],
+            **figures.get("resources", {})}

@@ -60,6 +60,7 @@ class Trainer:
         most, least = _resources.worker_range(workers if workers is not None else num_workers)
         figures = _resources.per_worker(use_gpu, cpus_per_worker, gpus_per_worker, gpu_per_worker,
                                         resources_per_worker)
+        self._shares = _resources.shares(figures)
         where = _hosts.checked(hosts)
         self._backend = _backend.resolve(backend, backend_args)
         self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions),
@@ -209,6 +210,11 @@ class Trainer:
 
     def _has_workers(self) -> bool:
         return self._running or self._trainer.pid(0) > 0
+
+    def _holds(self) -> dict[str, float]:
+        """What its workers have taken of the host, by the names of resources_per_worker."""
+        n = self.num_workers if self._has_workers() else 0
+        return {name: n * amount for name, amount in self._shares.items()}
 
     def __enter__(self) -> Trainer:
         return self
