@@ -6,7 +6,7 @@
 # What can follow the word: an option with its argument, or an operand.
 _manta_options() {
   case $1 in
-  run) echo "-n --workers --logdir --pdb" ;;
+  run) echo "-n --workers --logdir --pdb --ray" ;;
   resume) echo "-n --workers" ;;
   logs) echo "--rank --all -f --follow -n --lines" ;;
   ps) echo "--json -v --verbose" ;;

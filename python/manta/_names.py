@@ -25,14 +25,12 @@ _TUNE = "call Trainer.run(train, config=…) for each config"
 _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
 _ONE = "put the loop into a train function: manta.sgd.Trainer(num_workers=2).run(train, config)"
 _FRAMEWORK = "the backends are 'torch' and None (no framework)"
-_ACTORS = "manta has no tasks or actors: Trainer(None, num_workers=4).run(function) calls a "\
-          "function on workers, WorkerGroup(4) gives objects on them"
-_HERE = "print(trainer) shows what workers hold and what the host has"
+_ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_workers=4).run("\
+          "function) calls a function on workers, WorkerGroup(4) gives objects on them"
 
 # Modules, with all below them.
 MODULES = {
     "manta.data": _DATA, "manta.tune": _TUNE,
-    "manta.compat": "write manta for ray in the import lines",
     "manta.train.tensorflow": _FRAMEWORK, "manta.train.horovod": _FRAMEWORK,
     "manta.util.sgd.tf": _FRAMEWORK, "manta.util.sgd.torch": _ONE,
     "manta.experimental.sgd.pytorch": _ONE, "manta.experimental.sgd.tf": _FRAMEWORK,
@@ -51,8 +49,7 @@ _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorch
 # Attributes of a module, or of an object by the name of its class.
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "manta": {
-        **dict.fromkeys(("remote", "get", "put", "wait", "kill", "get_actor", "method"), _ACTORS),
-        **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), _HERE),
+        **dict.fromkeys(("remote", "kill", "cancel", "get_actor", "method"), _ACTORS),
         "serve": MODULES["manta.serve"], "data": _DATA, "tune": _TUNE,
     },
     "manta.sgd": {
@@ -99,7 +96,7 @@ ARGUMENTS = {
 # --- modules and attributes -----------------------------------------------------------------------
 
 
-def _absent_module(name: str) -> str | None:
+def absent_module(name: str) -> str | None:
     """What is said of it; None: nothing is known."""
     from manta import _aliases
     parent, _, last = name.rpartition(".")
@@ -115,11 +112,18 @@ def _absent_module(name: str) -> str | None:
 def refuse(name: str) -> None:
     """When nobody else has found the module: `import manta.tune` and `from manta.sgd import X` end
     here. Who only looks whether there is one is told that there is none."""
-    if (said := _absent_module(name)) and _is_import():
+    if (said := absent_module(name) or _misspelt(name)) and is_import():
         raise NotInThisVersion(said)
 
 
-def _is_import() -> bool:
+def _misspelt(name: str) -> str | None:
+    """What is said of `from manta.sgd import Trainr`; None: nothing there looks like it."""
+    parent, _, last = name.rpartition(".")
+    near = nearest(last, dir(sys.modules[parent])) if parent in sys.modules else None
+    return near and f"{parent} has no {last!r}\nhint: it has {near!r}"
+
+
+def is_import() -> bool:
     """Called by an import, not by importlib.util.find_spec()."""
     frame: FrameType | None = sys._getframe(1)
     while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":

@@ -123,7 +123,7 @@ def test_a_score_that_nobody_reports_is_refused(one: Trainer,
     "import manta.data", "from manta import data", "from manta.sgd import ScalingConfig",
     "from manta.train import tensorflow", "from manta.train.horovod import HorovodTrainer",
     "from manta.sgd import MlflowCallback", "from manta.sgd.callbacks import TensorboardCallback",
-    "from manta.util.sgd.v2.callbacks import WandbCallback", "from manta.compat import ray",
+    "from manta.util.sgd.v2.callbacks import WandbCallback",
     "from manta.util.sgd.torch import TorchTrainer", "from manta.util.sgd import TrainingOperator",
     "from manta.util.sgd.v2.callbacks.callback import SGDCallback",
     "from manta.util.sgd.v2.trainer import Trainer", "import manta.sgd.torch",
@@ -149,6 +149,8 @@ def test_who_only_looks_finds_nothing() -> None:
         Trainer(None).shutdwn
     with pytest.raises(ModuleNotFoundError, match="No module named 'manta.nothing'"):
         importlib.import_module("manta.nothing")
+    with pytest.raises(ImportError, match=r"manta.sgd has no 'Trainr'\nhint: it has 'Trainer'"):
+        exec("from manta.sgd import Trainr")
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         exec("from manta.sgd import nothing")
 

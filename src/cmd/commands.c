@@ -33,6 +33,7 @@ static const struct manta__option run_options[] = {
     WORKERS,
     {0, "logdir", "DIR", "where the directories of its runs go"},
     {0, "pdb", "RANK", "give this rank the terminal, for breakpoint() and input()"},
+    {0, "ray", NULL, "the program is a Python script, and `import ray` in it gives manta"},
     {0}};
 static const struct manta__option resume_options[] = {WORKERS, {0}};
 static const struct manta__option logs_options[] = {

@@ -59,17 +59,23 @@ static bool is_python(const char *program)
   return n > 3 && !strcmp(program + n - 3, ".py") && access(program, X_OK) != 0;
 }
 
-// A script of Python's that is not executable itself: as the user would start it by hand.
-static int run_python(const struct manta__args *a)
+// By the interpreter, as the user would start it by hand: `python script`, or with --ray
+// `python -m manta.compat.ray script`.
+static int run_python(const struct manta__args *a, bool ray)
 {
   char *python = (char *)manta__python_name();
-  char **argv = manta__calloc((size_t)a->count + 2, sizeof *argv);
+  char **argv = manta__calloc((size_t)a->count + 4, sizeof *argv);
+  int n = 0;
   if (!argv) {
     manta__say("no memory for the arguments of %s", a->operand[0]);
     return MANTA__EXIT_FAILED;
   }
-  argv[0] = python;
-  memcpy(argv + 1, a->operand, (size_t)a->count * sizeof *argv);
+  argv[n++] = python;
+  if (ray) {
+    argv[n++] = (char *)"-m";
+    argv[n++] = (char *)"manta.compat.ray";
+  }
+  memcpy(argv + n, a->operand, (size_t)a->count * sizeof *argv);
   int code = manta__child_run(python, argv);
   manta__free(argv);
   return code;
@@ -80,7 +86,8 @@ int manta__cmd_run(const struct manta__args *a)
   manta_error err = MANTA_ERROR_INIT;
   if (set_environment(a, &err) < 0)
     return manta__complain(&err);
-  if (is_python(a->operand[0]))
-    return run_python(a);
+  bool ray = manta__args_has(a, "ray");
+  if (ray || is_python(a->operand[0]))
+    return run_python(a, ray);
   return manta__child_run(a->operand[0], a->operand);
 }

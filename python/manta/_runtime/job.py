@@ -52,7 +52,7 @@ class Job:
                  "the initialization hook": self.setting.hook, "the backend": self.setting.backend}
         body, rest = pickling.dumps(self, parts)
         header = {"path": list(sys.path), "argv": list(sys.argv), "logging": logs.describe(),
-                  "main": main.describe(), "rest": rest}
+                  "main": main.describe(), "rest": rest, "ray": offers_ray()}
         return pickle.dumps((header, body))
 
     def _arguments(self, name: str) -> dict[str, Any]:
@@ -94,6 +94,12 @@ class Job:
             if isinstance(e, _manta.Preempted) or e.code not in (None, 0):
                 raise
         return None
+
+
+def offers_ray() -> bool:
+    """Whether programs of this process import manta by the name ray: so do its workers then."""
+    compat = sys.modules.get("manta.compat.ray")
+    return compat is not None and compat.is_installed()
 
 
 # --- calls between runs ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import signal
@@ -144,6 +145,8 @@ def run() -> Any:
     header, body = pickle.loads(_manta.payload())
     sys.path[:] = header["path"]
     sys.argv[:] = header["argv"]
+    if header["ray"]:
+        importlib.import_module("manta.compat.ray").install()
     logs.take(header["logging"])
     terminal.take()
     main.install(header["main"], header["rest"])

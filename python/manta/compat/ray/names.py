@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The names of ray: which module of manta has them, and what to say of those that none has."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+from manta import _aliases, _names
+
+_CORE = "manta.compat.ray.core"
+
+# Modules that have names of their own, each with the module that defines it. Below them are others.
+OWN: dict[str, dict[str, str]] = {
+    "ray": {
+        **dict.fromkeys(("ObjectRef", "available_resources", "cluster_resources", "get",
+                         "is_initialized", "nodes", "put", "shutdown", "wait"), "manta"),
+        **dict.fromkeys(("__commit__", "__version__", "get_gpu_ids", "init"), _CORE),
+    },
+    "ray.util": dict.fromkeys(("get_node_ip_address",), _CORE),
+}
+
+# Packages of ray that are the packages of manta of the same name, with all below them.
+SAME = ("air", "data", "experimental", "sgd", "train", "tune", "util")
+EXCEPTIONS = {"ray.exceptions": "manta.compat.ray.exceptions"}
+
+_PAGE = "docs/from-ray.md lists the names of ray that manta has"
+_OUTSIDE = "manta has the training libraries of Ray alone; " + _PAGE
+
+
+def target(name: str) -> str | None:
+    """The module of manta that a module of ray is, if there is one; None: there is none."""
+    _, *parts = name.split(".")
+    if parts[0] not in SAME or any(part.startswith("_") for part in parts):
+        return EXCEPTIONS.get(name)
+    return ".".join(("manta", *parts))
+
+
+def public(module: str) -> list[str]:
+    """What a module of OWN has, modules below it included."""
+    found = [name for name in OWN[module] if not name.startswith("_")]
+    if module == "ray":
+        found += [name for name in SAME if importlib.util.find_spec(f"manta.{name}")]
+        found += ["exceptions"]
+    else:
+        found += [path.rpartition(".")[2] for path in _aliases.OLDER
+                  if path.rpartition(".")[0] == "manta" + module[3:]]
+    return sorted(found)
+
+
+def absent_module(name: str) -> str:
+    """What is said when nobody has found it: `import ray.x` and `from ray import x` end here."""
+    other = "manta" + name[3:]
+    if said := _names.absent_module(other):
+        return said.replace(other, name, 1)
+    parent, _, last = name.rpartition(".")
+    near = _names.nearest(last, _known(parent))
+    return (f"{name} is not in this version of manta\nhint: " +
+            (f"{parent} has {near!r}; {_PAGE}" if near else _OUTSIDE))
+
+
+def _known(module: str) -> list[str]:
+    """The names of a module that is there."""
+    if module in OWN:
+        return public(module)
+    found = target(module)
+    return dir(importlib.import_module(found)) if found else []
