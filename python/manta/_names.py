@@ -143,7 +143,10 @@ def absent(owner: str, name: str, known: Sequence[str] = ()) -> str:
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
     import difflib
-    lower = {k.lower(): k for k in known if not k.startswith("_")}
+    lower: dict[str, str] = {}
+    for k in known:  # a class counts more than a module of its name
+        if not k.startswith("_") and (k.lower() not in lower or k != k.lower()):
+            lower[k.lower()] = k
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
     return lower[found[0]] if found else None
 
