@@ -33,8 +33,9 @@ class ObjectRef:
 
     __slots__ = ("__weakref__", "_held", "_id")
 
-    def __init__(self, id: str, held: _Held):
-        self._id, self._held = id, held
+    def __init__(self, id: str, value: Any):
+        """To the object that is here already by that name, if there is one."""
+        self._id, self._held = id, _store.setdefault(id, _Held(value))
 
     def hex(self) -> str:
         return self._id
@@ -49,12 +50,7 @@ class ObjectRef:
         return f"ObjectRef({self._id})"
 
     def __reduce__(self) -> Any:
-        return arrived, (self._id, self._held.value)
-
-
-def arrived(id: str, value: Any) -> ObjectRef:
-    """A reference that was sent here: to the object that is here already, if there is one."""
-    return ObjectRef(id, _store.setdefault(id, _Held(value)))
+        return ObjectRef, (self._id, self._held.value)
 
 
 def put(value: Any) -> ObjectRef:
@@ -62,9 +58,7 @@ def put(value: Any) -> ObjectRef:
     a worker."""
     if isinstance(value, ObjectRef):
         raise TypeError("put() of an ObjectRef: it is a reference already")
-    id = uuid.uuid4().hex
-    held = _store[id] = _Held(value)
-    return ObjectRef(id, held)
+    return ObjectRef(uuid.uuid4().hex, value)
 
 
 def get(refs: ObjectRef | Sequence[ObjectRef], *, timeout: float | None = None) -> Any:
