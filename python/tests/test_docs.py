@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/python.md and the Python of README.md say is true.
+"""What the pages in docs/ and the Python of README.md say is true.
 
-The ```python blocks of a section run one after the other as one script; a ```text block right
-behind one is what it prints (… stands for anything). A block marked "illustration" is not run.
+The ```python blocks of a section run one after the other as one script, then its ```sh blocks, each
+in the same directory; a ```text block right behind one is what it prints (… stands for anything). A
+block marked "file=NAME" is written to that directory, one marked "illustration" is not run. A
+section with a block marked "needs=PACKAGE" is skipped where that is not installed: the environment
+of the stage "ecosystem" of scripts/check has all of them.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +25,13 @@ from manta import _command, sgd
 from manta.sgd import Trainer
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "python.md"
-PAGES = [GUIDE, ROOT / "README.md"]
-BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
+PAGES = [ROOT / page for page in (
+    "docs/python.md",
+    "docs/large-models.md",
+    "README.md",
+)]
+BLOCK = re.compile(r"^```(python|sh)\b([^\n]*)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
+                   re.M | re.S)
 NEEDS_TORCH = re.compile(r'^import torch|backend="torch"|^trainer = Trainer\(\)', re.M)
 
 
@@ -31,6 +40,19 @@ class Section:
     name: str
     code: str = ""
     says: list[str | None] = field(default_factory=list)  # by block; None: nothing was said
+    files: dict[str, str] = field(default_factory=dict)
+    shell: list[tuple[str, str | None]] = field(default_factory=list)  # and what it prints
+    needs: set[str] = field(default_factory=set)
+
+    def add(self, kind: str, mark: str, code: str, says: str | None) -> None:
+        self.needs.update(*(found.split(",") for found in re.findall(r"needs=([\w,]+)", mark)))
+        if name := re.search(r"file=(\S+)", mark):
+            self.files[name[1]] = code
+        elif kind == "sh":
+            self.shell.append((code, says))
+        else:
+            self.code += f"{code}\nprint({MARK!r}, flush=True)\n"
+            self.says.append(says)
 
 
 def sections() -> list[Section]:
@@ -38,11 +60,10 @@ def sections() -> list[Section]:
     for page in PAGES:
         for part in re.split(r"^## ", page.read_text(), flags=re.M)[1:]:
             section = Section(f"{page.stem}: {part.splitlines()[0]}")
-            for mark, code, says in BLOCK.findall(part):
+            for kind, mark, code, says in BLOCK.findall(part):
                 if "illustration" not in mark:
-                    section.code += f"{code}\nprint({MARK!r}, flush=True)\n"
-                    section.says.append(says or None)
-            if section.says:
+                    section.add(kind, mark, code, says or None)
+            if section.says or section.shell:
                 found.append(section)
     return found
 
@@ -75,36 +96,61 @@ def test_blocks_do_what_is_said(section: Section, tmp_path: Path,
                                 capfd: pytest.CaptureFixture[str]) -> None:
     if NEEDS_TORCH.search(section.code):
         pytest.importorskip("torch", reason="torch is not installed")
-    script = tmp_path / "section.py"
+    for package in sorted(section.needs):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    for name, code in section.files.items():
+        (tmp_path / name).write_text(code)
+    if section.says:
+        run_python(section, tmp_path / "section.py", capfd)
+    for code, said in section.shell:
+        run_shell(code, said, tmp_path)
+
+
+def run_python(section: Section, script: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script.write_text(section.code)
     runpy.run_path(str(script), run_name="__main__")
     out = capfd.readouterr().out.split(f"{MARK}\n")
     assert out[-1] == "" and len(out) == len(section.says) + 1
     for got, said in zip(out, section.says):
-        pattern = ".*".join(map(re.escape, (said or "").split("…")))
-        assert said is None or re.fullmatch(pattern, got, re.S), f"{got}\nis not\n{said}"
+        compare(got, said)
+
+
+def run_shell(code: str, said: str | None, where: Path) -> None:
+    """`python` and `manta` are those of this environment."""
+    places = (Path(sys.executable).parent, Path(_command.path()).parent)
+    path = ":".join([*map(str, places), os.environ["PATH"]])
+    done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", code], cwd=where, text=True,
+                          capture_output=True, env={**os.environ, "PATH": path}, timeout=50)
+    assert done.returncode == 0, f"{code}\nexit code {done.returncode}\n{done.stderr}"
+    compare(done.stdout, said)
+
+
+def compare(got: str, said: str | None) -> None:
+    pattern = ".*".join(map(re.escape, (said or "").split("…")))
+    assert said is None or re.fullmatch(pattern, got, re.S), f"{got}\nis not\n{said}"
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_links_lead_somewhere() -> None:
-    text = GUIDE.read_text()
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", text):
-        page = (GUIDE.parent / target).resolve() if target else GUIDE
-        assert page.exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text()):
+        other = (page.parent / target).resolve() if target else page
+        assert other.exists(), target
         if anchor:
             headings = {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-")
-                        for h in re.findall(r"^#+ (.*)", page.read_text(), re.M)}
+                        for h in re.findall(r"^#+ (.*)", other.read_text(), re.M)}
             assert anchor in headings, anchor
 
 
-def test_names_exist() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_names_exist(page: Path) -> None:
     """What stands in backticks as sgd.x, manta.X or trainer.x is there."""
-    text = GUIDE.read_text()
+    text = page.read_text()
     for name in re.findall(r"`sgd\.(\w+)", text):
         assert hasattr(sgd, name), f"sgd.{name}"
     for name in re.findall(r"`manta\.([A-Z]\w+)`", text):
         assert hasattr(manta, name), f"manta.{name}"
-    for name in re.findall(r"\b[Tt]rainer\.(\w+)\b", text):
+    for name in re.findall(r"`[Tt]rainer\.(\w+)\b", text):
         assert hasattr(Trainer, name), f"Trainer.{name}"

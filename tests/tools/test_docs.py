@@ -20,7 +20,7 @@ import guest
 from tap import ROOT, Skip, main
 
 build = Path(sys.argv[1]).resolve()
-PAGES = ["README.md", "docs/guide.md", "docs/python.md"]
+PAGES = ["README.md", "docs/guide.md", "docs/python.md", "docs/large-models.md"]
 TEXTS = ["DESIGN.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]  # without programs
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-pedantic"]
 

@@ -60,6 +60,11 @@ class Tensors:
         have pieces of, each gets all; else its own piece."""
         return Reader()
 
+    def lazy_reader(self) -> Reader:
+        """The same for all ranks' parts, in host memory: what ranks have pieces of is made of them
+        later, by who knows which piece of it he needs."""
+        return self.reader(None, True)
+
     def unwrapper(self) -> Callable[[Any], Any]:
         """What gives the model inside of a wrapper, and anything else as it is."""
         return lambda o: o

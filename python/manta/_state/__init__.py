@@ -105,12 +105,12 @@ def write_dir(obj: Any, path: str | os.PathLike[str]) -> None:
     del keep
 
 
-def load(device: Any = None) -> Any:
-    """What load_checkpoint does in a worker."""
+def load(device: Any = None, lazy: bool = False) -> Any:
+    """What load_checkpoint does in a worker; lazy: see restore."""
     from manta._runtime import worker
     job = worker.job
     found = _manta.load()
     if found is not None:  # what the run itself has saved nobody else has written
         trust = not found.given() or (job is not None and job.trust)
-        return restore(found, trust, device, _manta.place()[:2])
+        return restore(found, trust, device, _manta.place()[:2], lazy)
     return job.checkpoint if job is not None else None

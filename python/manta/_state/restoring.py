@@ -21,8 +21,8 @@ _EARLIER = {("manta._state.packing", "tensor"), ("manta._state.pieces", "piece")
 class _Readers:
     """Of a checkpoint: one for each framework that has tensors in it."""
 
-    def __init__(self, device: Any, whole: bool):
-        self.device, self.whole = device, whole
+    def __init__(self, device: Any, whole: bool, lazy: bool):
+        self.device, self.whole, self.lazy = device, whole, lazy
         self.known: dict[str, Reader] = {}
 
     def of(self, word: str) -> Reader | None:
@@ -32,7 +32,8 @@ class _Readers:
         if framework.name not in self.known:
             tensors = framework.tensors()
             assert tensors is not None
-            self.known[framework.name] = tensors.reader(self.device, self.whole)
+            self.known[framework.name] = (tensors.lazy_reader() if self.lazy else
+                                          tensors.reader(self.device, self.whole))
         return self.known[framework.name]
 
     def check(self) -> None:
@@ -87,22 +88,25 @@ class _Unpickler(_Plain):
 
 
 def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = None,
-            place: tuple[int, int] | None = None, *, data_only: bool = False) -> Any:
+            place: tuple[int, int] | None = None, *, data_only: bool = False,
+            lazy: bool = False) -> Any:
     """The object that a checkpoint holds. Its tensors lie in the checkpoint's own mapping: pages
     are read when they are looked at, and a write changes nobody else's. Those that were on a GPU
     are now in host memory, or on `device` if one is given.
 
     Of a sharded checkpoint it is the list of all parts, or the part of `place` (rank, world size)
     if there were as many ranks, in which tensors are pieces again; in the list they are whole, the
-    same ones in all parts. A checkpoint of a program in C is a dict of its tensors, with its value
-    as "_value". Without `trust` nothing is unpickled: that runs whatever its writer put into it;
-    data_only: but for plain values, arrays and tensors, which run nothing."""
+    same ones in all parts. lazy: for a model that itself knows its pieces, the list in any case,
+    in which tensors that ranks have saved pieces of are not put together. A checkpoint of a program
+    in C is a dict of its tensors, with its value as "_value". Without `trust` nothing is unpickled:
+    that runs whatever its writer put into it; data_only: but for plain values, arrays and tensors,
+    which run nothing."""
     rows = checkpoint.tensors()
     value = checkpoint.value()
     parts = value.get("parts") if isinstance(value, dict) else None
     world = value.get("sharded") if isinstance(parts, list) else None
-    own = place[0] if place and place[1] == world else None
-    readers = _Readers(device, whole=world is not None and own is None)
+    own = place[0] if place and place[1] == world and not lazy else None
+    readers = _Readers(device, whole=world is not None and own is None, lazy=lazy)
     if world is None:
         return _restore(rows, value, trust, 0, readers, data_only)
     objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, r, readers,

@@ -21,6 +21,7 @@ from manta.sgd.callbacks import PrintCallback, SGDCallback, TrainingCallback
 if TYPE_CHECKING:
     from manta._frameworks.torch.device import get_device as get_device
     from manta._frameworks.torch.loader import prepare_data_loader as prepare_data_loader
+    from manta._frameworks.torch.loading import load_checkpoint_into as load_checkpoint_into
     from manta._frameworks.torch.prepare import accelerate as accelerate
     from manta._frameworks.torch.prepare import backward as backward
     from manta._frameworks.torch.prepare import prepare_model as prepare_model

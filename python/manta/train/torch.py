@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.checkpoint import TorchCheckpoint as TorchCheckpoint
     from manta._frameworks.torch.device import get_device as get_device
     from manta._frameworks.torch.loader import prepare_data_loader as prepare_data_loader
+    from manta._frameworks.torch.loading import load_checkpoint_into as load_checkpoint_into
     from manta._frameworks.torch.prepare import accelerate as accelerate
     from manta._frameworks.torch.prepare import backward as backward
     from manta._frameworks.torch.prepare import prepare_model as prepare_model
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.seed import set_rng_state as set_rng_state
 
 __all__ = ["TorchCheckpoint", "TorchConfig", "TorchTrainer", "accelerate", "backward",
-           "enable_reproducibility", "get_device", "prepare_data_loader", "prepare_model",
-           "prepare_optimizer", "rng_state", "set_rng_state", "unscale"]
+           "enable_reproducibility", "get_device", "load_checkpoint_into", "prepare_data_loader",
+           "prepare_model", "prepare_optimizer", "rng_state", "set_rng_state", "unscale"]
 __path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
 
 

@@ -2,9 +2,10 @@
 """PyTorch. Importing this package does not import torch; importing any module of it but `config`
 does.
 
-A train function calls `prepare`, `loader`, `amp`, `seed` and `device`, and what they have prepared
-is in `registry`; `auto` and `snapshot` save it. `world` is torch.distributed in a worker,
-`process_group` its backend "manta". `state` is tensors in checkpoints.
+A train function calls `prepare`, `loader`, `loading`, `amp`, `seed` and `device`, and what they
+have prepared is in `registry`; `auto` and `snapshot` save it. `strategy`, `fsdp` and `blocks` are
+for large models. `world` is torch.distributed in a worker, `process_group` its backend "manta".
+`state` is tensors in checkpoints.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Torch(Framework):
     warms = True
     saves_itself = True
     functions = {"accelerate": "prepare", "backward": "prepare", "enable_reproducibility": "seed",
-                 "get_device": "device", "prepare_data_loader": "loader",
-                 "prepare_model": "prepare", "prepare_optimizer": "prepare", "rng_state": "seed",
-                 "set_rng_state": "seed", "unscale": "prepare"}
+                 "get_device": "device", "load_checkpoint_into": "loading",
+                 "prepare_data_loader": "loader", "prepare_model": "prepare",
+                 "prepare_optimizer": "prepare", "rng_state": "seed", "set_rng_state": "seed",
+                 "unscale": "prepare"}
 
     # --- in the driver ---
 
@@ -118,10 +120,17 @@ class Torch(Framework):
                 or any(word in str(error) for word in _PEER_WORDS))
 
     def without_group(self, o: Any) -> Any:
-        """A model in DistributedDataParallel is the model alone."""
+        """A model in DistributedDataParallel is the model alone; of one in FSDP this rank has only
+        pieces."""
         parallel = sys.modules.get("torch.nn.parallel")
         if parallel is not None and isinstance(o, parallel.DistributedDataParallel):
             return o.module
+        sharded = sys.modules.get("torch.distributed.fsdp")
+        if sharded is not None and isinstance(o, sharded.FSDPModule):
+            raise TypeError(f"each rank has only pieces of the FSDP model ({type(o).__name__})\n"
+                            f"hint: return get_model_state_dict(model, options=StateDictOptions("
+                            f"full_state_dict=True, cpu_offload=True)) of torch.distributed."
+                            f"checkpoint.state_dict, or take it from trainer.latest_checkpoint")
         return o
 
     def tensors(self) -> Tensors:

@@ -5,7 +5,7 @@ and is loaded before the first one of a call that follows a revival."""
 from __future__ import annotations
 
 from manta import _state
-from manta._frameworks.torch import registry, snapshot
+from manta._frameworks.torch import loading, registry, snapshot
 
 _ENTRY = "auto"  # of the checkpoint
 
@@ -20,11 +20,12 @@ class _Passes:
                                "prepare_optimizer or accelerate, and nothing did")
         if self._first:
             self._first = False
-            found = _state.load()
+            found = loading.own_part()
             if isinstance(found, dict) and _ENTRY in found:
                 snapshot.restore(found[_ENTRY])
                 return  # it is saved already
-        _state.save({_ENTRY: snapshot.collect()}, files=False, sharded=False)
+        _state.save({_ENTRY: snapshot.collect()}, files=False,
+                    sharded=snapshot.is_in_pieces())
 
 
 def begin() -> None:

@@ -28,6 +28,7 @@ class Registry:
     precision: torch.dtype | None = None  # that was asked for; a CPU may not be able to
     amp: Amp | None = None
     seed: int | None = None  # of enable_reproducibility
+    replaced: dict[int, tuple[Any, Any]] = field(default_factory=dict)  # weights, by FSDP's pieces
     positions: list[dict[str, Any]] = field(default_factory=list)  # of loaders yet to be prepared
     on_pass: list[Callable[[], None]] = field(default_factory=list)  # before each over a loader
     at_end: list[Callable[[], None]] = field(default_factory=list)  # undoes what was set

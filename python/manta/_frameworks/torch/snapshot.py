@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from manta._frameworks.torch import registry, seed
+from manta._frameworks.torch import loading, registry, seed
+from manta._frameworks.torch.state import pieces
 
 
 def collect() -> dict[str, Any]:
@@ -18,6 +19,12 @@ def collect() -> dict[str, Any]:
             "random": seed.rng_state()}
 
 
+def is_in_pieces() -> bool:
+    """Whether each rank has only its part of it, as with FSDP."""
+    return any(pieces.is_dtensor(p) for model in registry.current().models
+               for p in model.parameters())
+
+
 def restore(state: dict[str, Any]) -> None:
     """Call it when everything has been prepared again, in the same order: before the first pass."""
     known = registry.current()
@@ -27,7 +34,7 @@ def restore(state: dict[str, Any]) -> None:
                              f"{len(ready)}")
     for part, one in zip((*known.models, *known.optimizers),
                          (*state["models"], *state["optimizers"])):
-        part.load_state_dict(one)
+        loading.load(part, one)
     if known.amp:
         known.amp.load_state_dict(state["amp"])
     seed.set_rng_state(state["random"])

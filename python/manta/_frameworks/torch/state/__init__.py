@@ -9,8 +9,9 @@ import torch
 
 from manta._frameworks.tensors import Dump, Fill, Tensors
 from manta._frameworks.torch.state import again, gpu
+from manta._frameworks.torch.state.cutting import Lazy
 from manta._frameworks.torch.state.packing import TorchPacker
-from manta._frameworks.torch.state.pieces import loaded
+from manta._frameworks.torch.state.pieces import Whole, loaded
 from manta._frameworks.torch.state.reading import TorchReader
 from manta._runtime import travel
 from manta._state.entry import Entry, Packing
@@ -21,7 +22,10 @@ class TorchTensors(Tensors):
         return TorchPacker(found)
 
     def reader(self, device: Any, whole: bool) -> TorchReader:
-        return TorchReader(device, whole)
+        return TorchReader(device, Whole() if whole else None)
+
+    def lazy_reader(self) -> TorchReader:
+        return TorchReader(None, Lazy())
 
     def unwrapper(self) -> Callable[[Any], Any]:
         wrappers = loaded("torch.nn.parallel", "DistributedDataParallel", "DataParallel")

@@ -19,6 +19,9 @@ from manta import _pickled
 from manta._state.entry import NotWhole, Packing
 
 
+Place = tuple[slice, ...]  # in the whole tensor
+
+
 class Mesh(NamedTuple):
     """A DeviceMesh, without the process groups that are only there as long as their processes."""
     device: str
@@ -178,7 +181,7 @@ class Whole:
         if rank in missing:
             missing.remove(rank)
             with torch.no_grad():
-                whole[_place(p, p.mesh.ranks.index(rank))] = p.local
+                whole[place_of(p, p.mesh.ranks.index(rank))] = p.local
         return whole
 
     def check(self) -> None:
@@ -189,22 +192,35 @@ class Whole:
                                  f'{min(missing)} has no piece of it')
 
 
-def _place(p: Piece, index: int) -> tuple[slice, ...]:
-    """Where the piece lies whose rank is at `index` of the mesh. Pieces are cut as torch.chunk does
-    it, along one dimension of the mesh after the other."""
-    start, size = [0] * len(p.shape), list(p.shape)
-    for i, placement in enumerate(p.placements):
-        at = index // math.prod(p.mesh.sizes[i + 1:]) % p.mesh.sizes[i]
+def place_of(p: Piece, index: int) -> Place:
+    """Where the piece lies whose rank is at `index` of the mesh."""
+    place = _cut(p.name, p.shape, p.mesh.sizes, p.placements, index)
+    if tuple(s.stop - s.start for s in place) != tuple(p.local.shape):
+        raise ValueError(f'"{p.name}" of the checkpoint is a DTensor with a sharding of its own: '
+                         f'only as many ranks as saved it can load it')
+    return place
+
+
+def where(t: Any) -> Place:
+    """What this rank has of a DTensor."""
+    mesh = _describe(t.device_mesh)
+    index = mesh.ranks.index(torch.distributed.get_rank())
+    return _cut("a tensor of this run", tuple(t.shape), mesh.sizes, t.placements, index)
+
+
+def _cut(name: str, shape: tuple[int, ...], sizes: tuple[int, ...], placements: tuple[Any, ...],
+         index: int) -> Place:
+    """Pieces are cut as torch.chunk does it, along one dimension of the mesh after the other."""
+    start, size = [0] * len(shape), list(shape)
+    for i, placement in enumerate(placements):
+        at = index // math.prod(sizes[i + 1:]) % sizes[i]
         kind = type(placement).__name__
         if kind == "Shard":
             d = placement.dim
-            chunk = -(-size[d] // p.mesh.sizes[i])
+            chunk = -(-size[d] // sizes[i])
             first = min(at * chunk, size[d])
             start[d], size[d] = start[d] + first, min(chunk, size[d] - first)
         elif kind != "Replicate":
-            raise ValueError(f'"{p.name}" of the checkpoint is a DTensor placed as {placement}: '
+            raise ValueError(f'"{name}" of the checkpoint is a DTensor placed as {placement}: '
                              f'only as many ranks as saved it can load it')
-    if tuple(size) != tuple(p.local.shape):
-        raise ValueError(f'"{p.name}" of the checkpoint is a DTensor with a sharding of its own: '
-                         f'only as many ranks as saved it can load it')
     return tuple(slice(a, a + n) for a, n in zip(start, size))

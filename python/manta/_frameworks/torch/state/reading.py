@@ -8,6 +8,7 @@ from typing import Any, Callable
 import torch
 
 from manta._frameworks.tensors import Reader
+from manta._frameworks.torch.state.cutting import Lazy
 from manta._frameworks.torch.state.pieces import Mesh, OnMesh, Piece, Whole
 from manta._state.entry import Source
 
@@ -15,19 +16,21 @@ Join = Callable[[Piece], Any]  # what a piece of a tensor becomes
 
 
 class TorchReader(Reader):
-    def __init__(self, device: Any, whole: bool):
+    """together: what pieces that come rank by rank become; None: each is this rank's own."""
+
+    def __init__(self, device: Any, together: Whole | Lazy | None):
         self.device = device
         self.on_mesh = OnMesh()
-        self.whole = Whole() if whole else None
+        self.together = together
 
     def words(self, rank: int, source: Source) -> dict[str, Callable[..., Any]]:
-        join = self.whole.of_rank(rank) if self.whole else self.on_mesh
+        join = self.together.of_rank(rank) if self.together else self.on_mesh
         part = _Part(source, self.device, join)
         return {"tensor": part.tensor, "piece": part.piece}
 
     def check(self) -> None:
-        if self.whole:
-            self.whole.check()
+        if self.together:
+            self.together.check()
 
 
 class _Part:
