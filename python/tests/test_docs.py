@@ -63,6 +63,8 @@ def sections() -> list[Section]:
             for kind, mark, code, says in BLOCK.findall(part):
                 if "illustration" not in mark:
                     section.add(kind, mark, code, says or None)
+            if section.needs:
+                section.name += f" (needs {', '.join(sorted(section.needs))})"
             if section.says or section.shell:
                 found.append(section)
     return found
