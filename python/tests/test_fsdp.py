@@ -64,10 +64,10 @@ def step(model: Any, optimizer: Any, number: int) -> float:
     """On the same 24 rows whatever the number of ranks: the mean gradient is the same."""
     import torch
     rows = torch.randn(24, 3, generator=torch.Generator().manual_seed(number))
-    x = rows.chunk(sgd.world_size())[sgd.world_rank()]
+    x = rows.chunk(sgd.world_size())[sgd.world_rank()].to(sgd.get_device())
     optimizer.zero_grad()
     loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
-    loss.backward()
+    sgd.backward(loss)
     optimizer.step()
     return float(loss.detach())
 
@@ -345,3 +345,42 @@ def test_wrong_loads_say_what_to_write(two: Trainer) -> None:
                         ("entry", "no entry 'optimizer'; it has 'model', 'epoch'")):
         with pytest.raises((TypeError, ValueError), match=words):
             two.run(train, {"what": what})
+
+
+# --- on GPUs --------------------------------------------------------------------------------------
+
+
+def train_on_gpu(config: dict[str, Any]) -> Any:
+    import torch
+    model = make()
+    model, optimizer = sgd.accelerate(
+        model, optimizer=torch.optim.Adam(model.parameters(), 0.01), strategy="fsdp",
+        strategy_kwargs={**SMALL, "cpu_offload": config["offload"]},
+        mixed_precision=config["precision"], activation_checkpointing=True)
+    rest = sgd.load_checkpoint_into(model=model, optimizer=optimizer)
+    losses = [step(model, optimizer, 0) for _ in range(0 if rest else 20)]
+    sgd.save_checkpoint(model=model.state_dict(), optimizer=optimizer.state_dict(), sharded=True)
+    state = {k: v.to_local() for k, v in model.state_dict().items()}
+    return (losses, {t.device.type for t in state.values()}, {t.dtype for t in state.values()},
+            {str(d) for seen in model.blocks[0].seen for d in seen},
+            {k: v.to(sgd.get_device()).full_tensor().cpu() for k, v in model.state_dict().items()})
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision, offload", [(None, False), ("bf16", False), ("fp16", False),
+                                                (None, True)])
+def test_two_workers_share_a_gpu_and_one_goes_on(tmp_path: Path, precision: str | None,
+                                                 offload: bool) -> None:
+    import torch
+    config = {"precision": precision, "offload": offload}
+    with Trainer(num_workers=(2, 2), gpus_per_worker=0.5, logdir=tmp_path, quiet=True) as t:
+        both = t.run(train_on_gpu, config)
+        assert t.latest_checkpoint_dir is not None
+        path = sorted(t.latest_checkpoint_dir.iterdir())[-1]
+    computed = {None: "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16"}[precision]
+    for losses, devices, dtypes, seen, _ in both:
+        assert losses[-1] < losses[0] and devices == {"cpu" if offload else "cuda"}
+        assert dtypes == {torch.float32} and seen == {computed}
+    with Trainer(use_gpu=True, logdir=tmp_path, quiet=True) as t:
+        [one] = t.run(train_on_gpu, config, checkpoint=path)
+    assert same(one[4], both[0][4]) and same(both[1][4], both[0][4])

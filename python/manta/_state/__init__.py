@@ -112,5 +112,5 @@ def load(device: Any = None, lazy: bool = False) -> Any:
     found = _manta.load()
     if found is not None:  # what the run itself has saved nobody else has written
         trust = not found.given() or (job is not None and job.trust)
-        return restore(found, trust, device, _manta.place()[:2], lazy)
+        return restore(found, trust, device, _manta.place()[:2], lazy=lazy)
     return job.checkpoint if job is not None else None
