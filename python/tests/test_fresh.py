@@ -102,6 +102,23 @@ def test_later_processes_get_hook_and_on_start_again(tmp_path: Path) -> None:
         assert [t for _, t in trainer.run(leave_traces)] == [["hook", "told"]] * 2
 
 
+def test_what_a_hook_does_to_the_environment_stays(tmp_path: Path) -> None:
+    """Every call begins with that of the driver, and with what the hook of its process did to
+    it."""
+    def hook() -> None:
+        os.environ["OF_THE_HOOK"] = "set"
+        del os.environ["PATH"]
+
+    def look() -> tuple[str | None, bool]:
+        return os.environ.get("OF_THE_HOOK"), "PATH" in os.environ
+
+    with Trainer(None, num_workers=2, logdir=tmp_path, keep_workers=True) as trainer:
+        assert trainer.execute(look) == [(None, True)] * 2
+        trainer.start(hook)
+        for _ in range(2):
+            assert trainer.execute(look) == trainer.run(look) == [("set", False)] * 2
+
+
 def test_so_do_those_of_a_revival(tmp_path: Path) -> None:
     def train() -> tuple[list[str], Any]:
         saved, was = sgd.load_checkpoint(), leave_traces()[1]

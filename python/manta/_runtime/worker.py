@@ -24,6 +24,7 @@ instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
 _has_signals = False  # as Python's processes have them
 _hooked = 0  # the trainer's hook of this number has been called in this process
+_set_by_hook: dict[str, str | None] = {}  # in the environment; None: removed
 _setters: list[Callable[[int], Any]] | None = None  # of the number of threads
 
 # As numpy and scipy, and distributions, name it.
@@ -174,8 +175,27 @@ def prepare(new: Job) -> None:
     if not new.setting.gpus:  # what was not reserved is another's
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if new.setting.hook is not None and _hooked != new.setting.hook_number:
+        before = dict(os.environ)
         new.setting.hook()
         _hooked = new.setting.hook_number
+        _note_environment(before)
+    else:
+        _keep_environment()
+
+
+def _note_environment(before: dict[str, str]) -> None:
+    """What the hook has changed in it: every job begins with that of the driver."""
+    now = os.environ
+    _set_by_hook.update({name: now.get(name) for name in {*before, *now}
+                         if now.get(name) != before.get(name)})
+
+
+def _keep_environment() -> None:
+    for name, value in _set_by_hook.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def let_go() -> None:
