@@ -21,18 +21,31 @@ from typing import Any
 
 # A generation is the modules that have its names; the first that has one counts. Generation 3,
 # ray.train and ray.air, has modules of its own.
-GENERATION_1 = ("manta.sgd",)  # ray.experimental.sgd, ray.util.sgd: its own classes go before it
+_OPERATOR = ("manta._operator",)
+GENERATION_1 = (*_OPERATOR, "manta.sgd")  # ray.experimental.sgd, ray.util.sgd: TorchTrainer(…)
 GENERATION_2 = ("manta.sgd",)  # ray.sgd, ray.util.sgd.v2: Trainer("torch").run(train)
 _CALLBACKS = ("manta.sgd.callbacks",)
+_CONSTANTS = ("manta._front.schedule",)
+_UTILS = ("manta._operator.override", "manta._front.meters")
 
 # The paths of programs.
 OLDER: dict[str, tuple[str, ...]] = {
     "manta.experimental": (),
     "manta.experimental.sgd": GENERATION_1,
     "manta.experimental.sgd.callbacks": _CALLBACKS,
+    "manta.experimental.sgd.pytorch": _OPERATOR,
+    "manta.experimental.sgd.pytorch.pytorch_trainer": _OPERATOR,
+    "manta.experimental.sgd.utils": _UTILS,
     "manta.util": (),
     "manta.util.sgd": GENERATION_1,
     "manta.util.sgd.callbacks": _CALLBACKS,
+    "manta.util.sgd.pytorch": _OPERATOR,
+    "manta.util.sgd.pytorch.pytorch_trainer": _OPERATOR,
+    "manta.util.sgd.torch": _OPERATOR,
+    "manta.util.sgd.torch.constants": _CONSTANTS,
+    "manta.util.sgd.torch.torch_trainer": _OPERATOR,
+    "manta.util.sgd.torch.training_operator": _OPERATOR,
+    "manta.util.sgd.utils": _UTILS,
     "manta.util.sgd.v2": GENERATION_2,
     "manta.util.sgd.v2.callbacks": _CALLBACKS,
 }

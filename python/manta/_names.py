@@ -23,7 +23,9 @@ _SINK = "write an SGDCallback: handle_result(results) gets the reports of every 
 _DATA = "read the data in the train function; prepare_data_loader() gives each rank its part"
 _TUNE = "call Trainer.run(train, config=…) for each config"
 _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
-_ONE = "put the loop into a train function: manta.sgd.Trainer(num_workers=2).run(train, config)"
+_ONE = "import it from manta.util.sgd; or put the loop into a train function: "\
+       "manta.sgd.Trainer(num_workers=2).run(train, config)"
+_OPERATOR = "TrainingOperator, TorchTrainer and what belongs to them are in manta.util.sgd"
 _FRAMEWORK = "the backends are 'torch' and None (no framework)"
 _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_workers=4).run("\
           "function) calls a function on workers, WorkerGroup(4) gives objects on them"
@@ -32,8 +34,8 @@ _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_wor
 MODULES = {
     "manta.data": _DATA, "manta.tune": _TUNE,
     "manta.train.tensorflow": _FRAMEWORK, "manta.train.horovod": _FRAMEWORK,
-    "manta.util.sgd.tf": _FRAMEWORK, "manta.util.sgd.torch": _ONE,
-    "manta.experimental.sgd.pytorch": _ONE, "manta.experimental.sgd.tf": _FRAMEWORK,
+    "manta.util.sgd.tf": _FRAMEWORK, "manta.util.sgd.torch": _OPERATOR,
+    "manta.experimental.sgd.pytorch": _OPERATOR, "manta.experimental.sgd.tf": _FRAMEWORK,
     "manta.util.sgd.v2": "import the name from manta.sgd: from manta.sgd import Trainer, report, …",
     "manta.sgd.torch": "from manta.train.torch import prepare_model, …, or from manta.sgd",
     "manta.serve": "it is not a part of manta", "manta.rllib": "it is not a part of manta",

@@ -77,7 +77,7 @@ def test_pickles_name_the_module_that_defines_it() -> None:
             for data in (pickle.dumps(o), cloudpickle.dumps(o)):
                 assert pickle.loads(data) is o and path.encode() not in data
         assert pickle.loads(cloudpickle.dumps(found)) is found is pickle.loads(pickle.dumps(found))
-        assert repr(found) == f"<module {path!r} (manta.sgd)>"
+        assert repr(found) == f"<module {path!r} ({', '.join(_aliases.ALIASES[path])})>"
 
 
 PROGRAM = """

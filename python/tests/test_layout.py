@@ -17,13 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = Path(manta.__file__).parent
 FILES = {str(p.relative_to(PACKAGE)): ast.parse(p.read_text()) for p in PACKAGE.rglob("*.py")}
 SHARED = ("_front", "_frameworks", "_runtime", "_state")
-FRONTS = manta._FRONTS
+FRONTS = (*manta._FRONTS, "_operator")  # the last is that of manta.util.sgd
 
 # Where torch may be named outside of its folder, and why.
 NAMED = {
     "__init__.py": "where pickles find TorchConfig",
     "_aliases.py": "paths of pickles of earlier versions",
     "_frameworks/__init__.py": "the table of frameworks",
+    "_operator/__init__.py": "names of this front that are torch's",
+    "_operator/creators.py": "a trainer of this front that is torch's",
+    "_operator/trainer.py": "a trainer of this front that is torch's",
     "_names.py": "what to write instead of names that are not here",
     "sgd/__init__.py": "names of this front that are torch's",
     "train/__init__.py": "names of this front that are torch's",

@@ -124,10 +124,10 @@ def test_a_score_that_nobody_reports_is_refused(one: Trainer,
     "from manta.train import tensorflow", "from manta.train.horovod import HorovodTrainer",
     "from manta.sgd import MlflowCallback", "from manta.sgd.callbacks import TensorboardCallback",
     "from manta.util.sgd.v2.callbacks import WandbCallback",
-    "from manta.util.sgd.torch import TorchTrainer", "from manta.util.sgd import TrainingOperator",
+    "from manta.util.sgd.torch.resnet import ResNet18", "from manta.sgd import TrainingOperator",
     "from manta.util.sgd.v2.callbacks.callback import SGDCallback",
     "from manta.util.sgd.v2.trainer import Trainer", "import manta.sgd.torch",
-    "from manta.experimental.sgd.pytorch import PyTorchTrainer", "from manta import remote",
+    "from manta.experimental.sgd.pytorch import PyTorchRunner", "from manta import remote",
 ])
 def test_what_is_not_in_this_version_says_so(statement: str) -> None:
     with pytest.raises(ImportError, match=r"is not in this version of manta\nhint: "):

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 from typing import Any
 
+from manta._operator import *  # noqa: F403
+from manta._operator import CreatorOperator as CreatorOperator
+from manta._operator import TrainingOperator as TrainingOperator
 from manta.sgd import *  # noqa: F403
 
 from . import callbacks as callbacks
+from . import pytorch as pytorch
+from . import torch as torch
+from . import utils as utils
 from . import v2 as v2
 
 def __getattr__(name: str) -> Any: ...  # what imports torch
