@@ -139,6 +139,16 @@ MANTA_API manta_status manta_session_save_sharded(manta_session *s, const manta_
  * not have the run's directory. */
 MANTA_API manta_status manta_session_files(manta_session *s, const char **dir, manta_error *err);
 
+/* A directory (its path, borrowed until the next call) for the user's own files of the checkpoint
+ * that belongs to the next report; the same on every rank. It is not made: a directory can be
+ * renamed to it. Whatever lies there when rank 0 has made that report and calls save is a part of
+ * that checkpoint: it is synced before the checkpoint counts, stays where it is, and goes with it.
+ * What is put there without such a save is removed when a later one counts. On other ranks it only
+ * tells the path. MANTA_EUNSUPPORTED where the host of this rank does not have the run's
+ * directory. */
+MANTA_API manta_status manta_session_directory(manta_session *s, const char **dir,
+                                               manta_error *err);
+
 /* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none. It is the same
  * on every rank: a rank's first load, before its first save, is what the attempt began from,
  * however far rank 0 has come; later ones are what rank 0 saved last, after a wait if this rank

@@ -257,6 +257,20 @@ static PyObject *files(PyObject *self, PyObject *none)
   return st < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
 }
 
+static PyObject *directory(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_session *s = session();
+  const char *dir;
+  manta_status st;
+  if (!s)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_directory(s, &dir, &err);
+  Py_END_ALLOW_THREADS;
+  return st < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
+}
+
 static PyMethodDef functions[] = {
     {"report", (PyCFunction)(void (*)(void))report, METH_FASTCALL | METH_KEYWORDS,
      MPY_DOC("report($module, **metrics)", "(Any) -> None", "Queues one row.")},
@@ -295,6 +309,9 @@ static PyMethodDef functions[] = {
              "Snapshots a state: name, dtype, shape and address of each tensor, and a value.")},
     {"files", files, METH_NOARGS,
      MPY_DOC("files($module)", "() -> str", "A directory for files beside the next state.")},
+    {"directory", directory, METH_NOARGS,
+     MPY_DOC("directory($module)", "() -> str",
+             "Where the user's files of the next report's checkpoint go.")},
     {"load", load, METH_NOARGS,
      MPY_DOC("load($module)", "() -> Checkpoint | None", "The newest checkpoint, or None.")},
     {NULL, NULL, 0, NULL}};

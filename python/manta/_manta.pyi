@@ -314,6 +314,9 @@ def config() -> Any:
 def departed() -> int:
     """A rank that has left its train function, or -1."""
 
+def directory() -> str:
+    """Where the user's files of the next report's checkpoint go."""
+
 def embed(argv: list[str], /) -> bool:
     """This process is a driver."""
 

@@ -257,11 +257,12 @@ static void weigh(struct manta__agent_group *g, int64_t capacity)
   manta__host_fini(&h);
 }
 
-// Whether retention would keep it for its score.
+// Whether retention would keep it for its score, or what it stands for is on disk already: a
+// directory of the user's, which would be lost with it.
 static bool wanted(struct manta__agent_group *g, const struct manta__slot_meta *m)
 {
   struct manta__retention keep = {g->keep_last, g->keep_best, g->score_min};
-  return manta__retain_wants(&g->best, &keep, m->has_score, m->score);
+  return manta__retain_wants(&g->best, &keep, m->has_score, m->score) || m->directory != 0;
 }
 
 void manta__agent_snap(struct manta__agent_worker *w, struct manta__msg *m)

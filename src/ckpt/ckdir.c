@@ -63,6 +63,33 @@ bool manta__ckdir_files_parse(const char *name, uint32_t *attempt, uint64_t *num
   return !strcmp(again, name);
 }
 
+void manta__ckdir_user_name(char out[48], uint32_t attempt, int64_t iteration)
+{
+  char behind[16] = "";
+  if (attempt > 0)
+    snprintf(behind, sizeof behind, "-%" PRIu32, attempt);
+  snprintf(out, 48, MANTA__CKPT_USER "%06" PRId64 "%s", iteration, behind);
+}
+
+bool manta__ckdir_user_parse(const char *name, uint32_t *attempt, int64_t *iteration)
+{
+  char again[48];
+  *attempt = 0;
+  if (sscanf(name, MANTA__CKPT_USER "%" SCNd64 "-%" SCNu32, iteration, attempt) < 1)
+    return false;
+  manta__ckdir_user_name(again, *attempt, *iteration);
+  return !strcmp(again, name);
+}
+
+bool manta__ckdir_user_there(int parent, const struct manta__manifest *m)
+{
+  char name[48];
+  struct stat sb;
+  manta__ckdir_user_name(name, m->id.attempt, m->iteration);
+  return !m->directory ||
+         (fstatat(parent, name, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(sb.st_mode));
+}
+
 manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const char *name),
                                void *ctx, manta_error *err)
 {
@@ -180,6 +207,8 @@ manta_status manta__ckdir_verify(int parent, const struct manta__manifest *m, ma
   if (dir < 0)
     return manta_error_set(err, MANTA_EIO, "open %s: %m", m->name);
   manta_status st = MANTA_OK;
+  if (!manta__ckdir_user_there(parent, m))
+    st = manta_error_set(err, MANTA_ECORRUPT, "the directory of checkpoint %s is gone", m->name);
   for (int i = 0; st == MANTA_OK && i < m->file_count; i++) {
     int fd = openat(dir, m->files[i].name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {

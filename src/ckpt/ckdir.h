@@ -13,6 +13,7 @@
 #define MANTA__CKPT_MANIFEST_MAX (256u << 10)
 #define MANTA__CKPT_TEMP         ".tmp-"
 #define MANTA__CKPT_FILES        ".files-"
+#define MANTA__CKPT_USER         "checkpoint_"
 
 /* Number of a checkpoint's directory ("000012"), or -1 if it is not such a name; and the name. */
 int64_t manta__ckdir_number(const char *name);
@@ -22,6 +23,13 @@ void manta__ckdir_name(char out[32], int64_t number);
  * False: it is not such a name. */
 void manta__ckdir_files_name(char out[48], uint32_t attempt, uint64_t number);
 bool manta__ckdir_files_parse(const char *name, uint32_t *attempt, uint64_t *number);
+
+/* The directory of the user's that belongs to an iteration: "checkpoint_000012", and "-ATTEMPT"
+ * behind it in all attempts but the first. False: it is not such a name. */
+void manta__ckdir_user_name(char out[48], uint32_t attempt, int64_t iteration);
+bool manta__ckdir_user_parse(const char *name, uint32_t *attempt, int64_t *iteration);
+/* That of a checkpoint; true if it has none, or if it is there. */
+bool manta__ckdir_user_there(int parent, const struct manta__manifest *m);
 
 /* Calls fn for each name in the directory, except . and ..; a negative result ends the walk. */
 manta_status manta__ckdir_each(int dirfd, manta_status (*fn)(void *ctx, const char *name),

@@ -87,6 +87,8 @@ static manta_status put_fields(manta_value *v, const struct manta__manifest *m)
   MANTA_TRY(manta_value_put_int(v, "world", m->world));
   MANTA_TRY(manta_value_put(v, "score", &score));
   MANTA_TRY(manta_value_put_int(v, "bytes", (int64_t)m->bytes));
+  if (m->directory)
+    MANTA_TRY(manta_value_put_bool(v, "directory", true));
   return put_files(v, m);
 }
 
@@ -221,6 +223,7 @@ static manta_status get_fields(struct manta__manifest *m, const manta_value *v, 
   if (m->has_score && isnan(m->score))
     return bad(err, "a score of NaN");
   m->bytes = (uint64_t)get_int(v, "bytes");
+  m->directory = manta_value_as_bool(manta_value_get(v, "directory"), false);
   return get_files(m, manta_value_get(v, "files"), err);
 }
 

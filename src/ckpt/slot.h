@@ -52,8 +52,8 @@ struct manta__slot_meta {
   uint64_t value_off, value_len;     /* MessagePack */
   uint64_t capacity;                 /* bytes of the whole slot */
   int32_t world;
-  uint32_t zero;
-  uint64_t files; /* number of the directory whose files go along (ckdir.h), or 0 */
+  uint32_t directory; /* 1: a directory of the user's goes along (ckdir.h) */
+  uint64_t files;     /* number of the directory whose files go along (ckdir.h), or 0 */
   struct manta__slot_part {
     uint64_t off, len; /* MessagePack; len 0: there is none */
   } extra[MANTA__EXTRA_COUNT];
@@ -101,6 +101,7 @@ struct manta__snapshot {
   bool has_score;
   double score;
   uint64_t files;
+  bool directory;
   const manta_value *extra[MANTA__EXTRA_COUNT]; /* borrowed; NULL or nil: none */
   manta_fill_fn fill;                           /* or NULL: all tensors have data */
   void *fill_ctx;

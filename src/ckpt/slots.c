@@ -379,6 +379,7 @@ static void fill_meta(struct manta__slot_meta *m, const struct slot_plan *p,
   m->value_off = p->value_off;
   m->value_len = p->value_len;
   m->files = snap->files;
+  m->directory = snap->directory;
   memcpy(m->extra, p->extra, sizeof m->extra);
 }
 

@@ -32,6 +32,7 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "sys/file.h"
+#include "sys/tree.h"
 
 /* What a write has for its manifest, until it is committed or discarded. */
 struct pending {
@@ -242,10 +243,25 @@ static void describe(struct manta__manifest *m, const struct manta__slot_meta *m
                                 .iteration = meta->iteration,
                                 .wall_ns = meta->wall_ns,
                                 .world = meta->world,
+                                .directory = meta->directory != 0,
                                 .has_score = meta->has_score && !isnan(meta->score),
                                 .file_count = 2};
   m->score = m->has_score ? meta->score : 0;
   m->bytes = meta->tensors_len + meta->value_len;
+}
+
+// It lies there already: what counts must only be on the disk.
+static manta_status sync_user(const manta__store *s, const struct manta__manifest *m,
+                              manta_error *err)
+{
+  char name[48];
+  manta__ckdir_user_name(name, m->id.attempt, m->iteration);
+  int dir = openat(s->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir < 0)
+    return manta_error_set(err, MANTA_EIO, "open the directory %s: %m", name);
+  manta_status st = manta__tree_sync(dir, err);
+  close(dir);
+  return st;
 }
 
 static manta_status write_files(const manta__store *s, int dir, const struct store_source *src,
@@ -261,6 +277,8 @@ static manta_status write_files(const manta__store *s, int dir, const struct sto
   manta__ckdir_files_name(files, meta->id.attempt, meta->files);
   if (meta->files && manta__ckdir_adopt(s->dir, files, dir, &why) < 0)
     manta__warn("a checkpoint lacks its files: %s", why.message);
+  if (m->directory)
+    MANTA_TRY(sync_user(s, m, err));
   return fsync(dir) < 0 ? manta_error_set(err, MANTA_EIO, "sync a checkpoint: %m") : MANTA_OK;
 }
 
@@ -357,17 +375,34 @@ static manta_status put_manifest(manta__store *s, const struct manta__manifest *
   return st;
 }
 
+static void remove_user(const manta__store *s, const char *name)
+{
+  manta_error why = MANTA_ERROR_INIT;
+  if (manta__tree_remove(s->dir, name, &why) < 0)
+    manta__warn("remove the directory %s of a checkpoint: %s", name, why.message);
+}
+
+// The checkpoint first: from then on nobody claims the user's directory.
+static bool remove_one(const manta__store *s, const struct manta__manifest *m)
+{
+  char name[48];
+  if (manta__ckdir_remove(s->dir, m->name) < 0) {
+    manta__warn("remove checkpoint %s: %m", m->name);
+    return false;
+  }
+  manta__ckdir_user_name(name, m->id.attempt, m->iteration);
+  if (m->directory)
+    remove_user(s, name);
+  return true;
+}
+
 static void retain(manta__store *s, bool *stays)
 {
   size_t kept = 0;
   manta__retain_mark(s->list, s->count, &s->keep, stays);
-  for (size_t i = 0; i < s->count; i++) {
-    if (!stays[i] && manta__ckdir_remove(s->dir, s->list[i].name) == 0)
-      continue;
-    if (!stays[i])
-      manta__warn("remove checkpoint %s: %m", s->list[i].name);
-    s->list[kept++] = s->list[i];
-  }
+  for (size_t i = 0; i < s->count; i++)
+    if (stays[i] || !remove_one(s, &s->list[i]))
+      s->list[kept++] = s->list[i];
   s->count = kept;
 }
 
@@ -376,6 +411,24 @@ struct sweep {
   const struct manta__manifest *newest;
 };
 
+static bool claimed(const manta__store *s, uint32_t attempt, int64_t iteration)
+{
+  for (size_t i = 0; i < s->count; i++)
+    if (s->list[i].directory && s->list[i].id.attempt == attempt &&
+        s->list[i].iteration == iteration)
+      return true;
+  return false;
+}
+
+// The user's directory of a snapshot that was never made.
+static void sweep_user(const struct sweep *w, const char *name, uint32_t attempt, int64_t iteration)
+{
+  const struct manta__manifest *m = w->newest;
+  bool old = attempt < m->id.attempt || (attempt == m->id.attempt && iteration <= m->iteration);
+  if (old && !claimed(w->store, attempt, iteration))
+    remove_user(w->store, name);
+}
+
 // The rank's own files of a snapshot that was dropped, or that was never made.
 static manta_status sweep_one(void *ctx, const char *name)
 {
@@ -383,6 +436,9 @@ static manta_status sweep_one(void *ctx, const char *name)
   const struct manta__ident *id = &w->newest->id;
   uint32_t attempt;
   uint64_t number;
+  int64_t iteration;
+  if (manta__ckdir_user_parse(name, &attempt, &iteration))
+    sweep_user(w, name, attempt, iteration);
   if (!manta__ckdir_files_parse(name, &attempt, &number))
     return MANTA_OK;
   if (attempt < id->attempt || (attempt == id->attempt && number <= id->seq))

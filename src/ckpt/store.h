@@ -4,6 +4,8 @@
  *
  *   checkpoints/000012/   state.safetensors  value.msgpack  manifest.json, and the rank's own files
  *   checkpoints/.files-ATTEMPT-NUMBER/   those, until the snapshot that names them is written
+ *   checkpoints/checkpoint_000012/   a directory of the user's that belongs to iteration 12; it
+ *                                    stays where it is, since train functions know its path
  *
  * (1) A manifest appears, by rename, only after every file it names is fsync'd, and run.log is
  *     synced up to the snapshot's iteration.
@@ -11,7 +13,10 @@
  * (3) Deletion removes the manifest first (and syncs), the files after.
  * (4) A rank's own files are in no manifest: a checkpoint is whole without them. Those that are
  *     older than a checkpoint that was committed belong to no snapshot any more and are removed.
- * (5) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what
+ * (5) A user's directory is as durable as the manifest that claims it, and a checkpoint without it
+ *     is not whole. It goes with its checkpoint; one that no checkpoint claims any more is removed
+ *     like (4).
+ * (6) A failure (disk full, read-only) leaves earlier checkpoints as they were and removes what
  *     it made.
  */
 #ifndef MANTA_CKPT_STORE_H
@@ -43,6 +48,7 @@ struct manta__manifest {
     uint64_t bytes, hash;
   } files[8];
   int file_count;
+  bool directory; /* the user's own goes with it: checkpoint_ITERATION (ckdir.h) */
 };
 
 /* JSON text with a checksum over itself in its last field ("check"). extras: NULL: none. */

@@ -64,6 +64,53 @@ int64_t manta__tree_bytes(int dirfd)
   return own + bytes_below(dirfd, 0);
 }
 
+// --- To the disk ---------------------------------------------------------------------------------
+
+static manta_status sync_below(int dirfd, int depth, manta_error *err);
+
+static manta_status sync_entry(int dirfd, const char *name, int depth, manta_error *err)
+{
+  int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  struct stat sb;
+  if (fd < 0 && (errno == ELOOP || errno == ENXIO || errno == ENOENT))
+    return MANTA_OK;
+  if (fd < 0 || fstat(fd, &sb) < 0) {
+    manta_error_set(err, MANTA_EIO, "open %s: %m", name);
+    if (fd >= 0)
+      close(fd);
+    return MANTA_EIO;
+  }
+  manta_status st = MANTA_OK;
+  if (S_ISDIR(sb.st_mode))
+    st = sync_below(fd, depth + 1, err);
+  else if (S_ISREG(sb.st_mode) && fsync(fd) < 0)
+    st = manta_error_set(err, MANTA_EIO, "sync %s: %m", name);
+  close(fd);
+  return st;
+}
+
+static manta_status sync_below(int dirfd, int depth, manta_error *err)
+{
+  if (depth >= MAX_DEPTH)
+    return manta_error_set(err, MANTA_ETOOBIG, "directories are nested more than %d deep",
+                           MAX_DEPTH);
+  DIR *d = entries(dirfd);
+  if (!d)
+    return manta_error_set(err, MANTA_EIO, "read a directory: %m");
+  manta_status st = MANTA_OK;
+  for (struct dirent *e; st == MANTA_OK && (e = next(d));)
+    st = sync_entry(dirfd, e->d_name, depth, err);
+  closedir(d);
+  if (st == MANTA_OK && fsync(dirfd) < 0)
+    st = manta_error_set(err, MANTA_EIO, "sync a directory: %m");
+  return st;
+}
+
+manta_status manta__tree_sync(int dirfd, manta_error *err)
+{
+  return sync_below(dirfd, 0, err);
+}
+
 // --- Its end -------------------------------------------------------------------------------------
 
 static manta_status empty(int dirfd, bool (*keeps)(const char *), int depth, manta_error *err);
@@ -121,4 +168,9 @@ static manta_status empty(int dirfd, bool (*keeps)(const char *), int depth, man
 manta_status manta__tree_empty(int dirfd, bool (*keeps)(const char *name), manta_error *err)
 {
   return empty(dirfd, keeps, 0, err);
+}
+
+manta_status manta__tree_remove(int parent, const char *name, manta_error *err)
+{
+  return remove_entry(parent, name, 0, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sys/tree.h - a directory with all that is in it: how large it is, and its end.
+ * sys/tree.h - a directory with all that is in it: how large it is, its way to the disk, its end.
  *
  * (1) Everything is reached through the descriptor of the directory that holds it; a link is
  *     counted and removed as a link, never followed.
@@ -19,5 +19,10 @@ int64_t manta__tree_bytes(int dirfd);
 /* Removes what is in the directory, except for entries that `keeps` (NULL: none) wants to stay. On
  * failure (MANTA_EIO, MANTA_ETOOBIG if it is too deep) what could be removed is gone. */
 manta_status manta__tree_empty(int dirfd, bool (*keeps)(const char *name), manta_error *err);
+
+/* The same, and `name` itself; one that is not there is fine. */
+manta_status manta__tree_remove(int parent, const char *name, manta_error *err);
+/* Everything in it and itself to the disk. Links and devices are passed over. */
+manta_status manta__tree_sync(int dirfd, manta_error *err);
 
 #endif

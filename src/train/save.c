@@ -115,6 +115,13 @@ static manta_status save(manta_session *s, const manta_state *state, manta_fill_
   int index;
   MANTA_TRY(describe(s, true, &snap, &ring_pos, err));
   snap.files = s->files;
+  snap.directory = s->directory != 0;
+  bool late = snap.directory && snap.iteration != s->directory;
+  s->directory = 0;
+  if (late)
+    return manta_error_set(err, MANTA_EINVAL,
+                           "a directory belongs to the report that follows it and to the save after"
+                           " that one");
   snap.fill = fill;
   snap.fill_ctx = fill_ctx;
   s->files = 0;
@@ -258,5 +265,42 @@ manta_status manta_session_files(manta_session *s, const char **dir, manta_error
   manta__mutex_leave(&gate.save);
   if (st == MANTA_OK)
     *dir = s->files_dir;
+  return st;
+}
+
+// --- a directory of the user's -------------------------------------------------------------------
+
+// In `save`.
+static manta_status find_directory(manta_session *s, manta_error *err)
+{
+  const char *path = manta_session_run_dir(s);
+  char name[48];
+  int rundir, dir;
+  MANTA_TRY(manta__session_in_run(s, "directory", err));
+  if (!path || (rundir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+    return manta_error_set(err, MANTA_EUNSUPPORTED,
+                           "this host has no directory %s: %m\n"
+                           "hint: checkpoints that are directories need a logdir that all hosts "
+                           "have mounted",
+                           path ? path : "of the run");
+  manta_status st = manta__dir_makeat(rundir, "checkpoints", &dir, err);
+  close(rundir);
+  MANTA_TRY(st);
+  close(dir);
+  s->directory = manta_session_iteration(s) + 1;
+  manta__ckdir_user_name(name, s->job->id.attempt, s->directory);
+  int n = snprintf(s->directory_path, sizeof s->directory_path, "%s/checkpoints/%s", path, name);
+  if (n < 0 || (size_t)n >= sizeof s->directory_path)
+    return manta_error_set(err, MANTA_ETOOBIG, "the path of the run's directory is too long");
+  return MANTA_OK;
+}
+
+manta_status manta_session_directory(manta_session *s, const char **dir, manta_error *err)
+{
+  MANTA_TRY(manta__gate_enter(&gate, &gate.save, "directory", err));
+  manta_status st = find_directory(s, err);
+  manta__mutex_leave(&gate.save);
+  if (st == MANTA_OK)
+    *dir = s->directory_path;
   return st;
 }

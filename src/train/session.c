@@ -135,6 +135,7 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->score_known = s->reported = false;
   s->loaded = s->let_go = s->has_score = s->kept = false;
   s->files = 0;
+  s->directory = 0;
   s->last_report_ns = manta__now();
   if (s->job->origin.count == 0)
     return MANTA_OK;

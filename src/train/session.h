@@ -40,7 +40,8 @@ struct manta_session {
   bool let_go;            /* what the attempt began from is no longer open */
   _Atomic uint64_t saves; /* how often save was called, on whatever rank */
   uint64_t files;         /* number of the directory whose files go with the next save, or 0 */
-  char files_dir[PATH_MAX];
+  int64_t directory;      /* iteration whose directory goes with the next save, or 0 */
+  char files_dir[PATH_MAX], directory_path[PATH_MAX];
   struct manta__comms comms;
   bool detailed;
   char host[256];
