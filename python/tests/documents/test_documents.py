@@ -4,36 +4,16 @@
 from __future__ import annotations
 
 import re
-import runpy
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
+from programs import program, program_apart
 
 # Before a program imports it: torch keeps the __main__ of that moment, and with it the trainer.
 pytest.importorskip("torch", reason="torch is not installed")
 
-HERE = Path(__file__).resolve().parent
 STAMPS = ["_timestamp", "_time_this_iter_s", "_training_iteration"]
-
-
-def program(name: str) -> dict[str, Any]:
-    """Runs it as a script is run; its variables. What workers are forked from is shared."""
-    left = runpy.run_path(str(HERE / f"{name}.py"), run_name="__main__")
-    if "trainer" in left:
-        left["trainer"].shutdown()
-    return left
-
-
-def program_apart(name: str, then: str) -> str:
-    """The same in an interpreter of its own, because it declares resources; its output."""
-    code = f"import runpy, sys; exec({then!r}, runpy.run_path(sys.argv[1], run_name='__main__'))"
-    done = subprocess.run([sys.executable, "-c", code, HERE / f"{name}.py"], text=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, timeout=50)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 # --- document 000 ---------------------------------------------------------------------------------
@@ -156,9 +136,3 @@ def test_older_paths_lead_to_the_same_names(path: str) -> None:
             f"assert Trainer is sgd.Trainer is manta.{path}.Trainer; "
             f"assert SGDCallback is sgd.SGDCallback and 'torch' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
-
-
-def test_the_table_lists_every_program() -> None:
-    table = (HERE / "README.md").read_text()
-    assert sorted(re.findall(r"`(d\d+_\w+\.py)`", table)) == sorted(
-        p.name for p in HERE.glob("d0*.py"))

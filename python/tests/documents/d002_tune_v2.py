@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# Document 002, lines 372-391: a train function tuned. A colon is missing in the document.
+from manta import tune
+from manta import sgd
+from manta.sgd import Trainer
+
+def train_func(config):
+    # In this example, nothing is expected to change over epochs,
+    # and the output metric is equivalent to the input value.
+    for _ in range(config["num_epochs"]):
+        sgd.report(output=config["input"])
+
+trainer = Trainer(backend="torch", num_workers=2)
+trainable = trainer.to_tune_trainable(train_func)
+analysis = tune.run(trainable, config={
+    "num_epochs": 2,
+    "input": tune.grid_search([1, 2, 3])
+})
+print(analysis.get_best_config(metric="output", mode="max"))
+# {'num_epochs': 2, 'input': 3}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Document 004, lines 217-264: a checkpoint with every report.
+import manta.train.torch
+from manta.air import session, Checkpoint, ScalingConfig
+from manta.train.torch import TorchTrainer
+
+import torch
+import torch.nn as nn
+from torch.optim import Adam
+import numpy as np
+import manta as ray
+
+def train_func(config):
+    n = 100
+    # create a toy dataset
+    # data   : X - dim = (n, 4)
+    # target : Y - dim = (n, 1)
+    X = torch.Tensor(np.random.normal(0, 1, size=(n, 4)))
+    Y = torch.Tensor(np.random.uniform(0, 1, size=(n, 1)))
+    # toy neural network : 1-layer
+    # wrap the model in DDP
+    model = ray.train.torch.prepare_model(nn.Linear(4, 1))
+    criterion = nn.MSELoss()
+
+    optimizer = Adam(model.parameters(), lr=3e-4)
+    for epoch in range(config["num_epochs"]):
+        y = model.forward(X)
+        # compute loss
+        loss = criterion(y, Y)
+        # back-propagate loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        state_dict = model.state_dict()
+        checkpoint = Checkpoint.from_dict(
+            dict(epoch=epoch, model_weights=state_dict)
+        )
+        session.report({}, checkpoint=checkpoint)
+
+trainer = TorchTrainer(
+    train_func,
+    train_loop_config={"num_epochs": 5},
+    scaling_config=ScalingConfig(num_workers=2),
+)
+result = trainer.fit()
+
+print(result.checkpoint.to_dict())
+# {'epoch': 4, 'model_weights': OrderedDict([('bias', …), ('weight', …)]), '_timestamp': …,
+#  '_preprocessor': None, '_current_checkpoint_id': 4}
