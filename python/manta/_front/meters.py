@@ -21,6 +21,10 @@ NUM_SAMPLES = "num_samples"
 BATCH_SIZE = "*batch_size"  # in a config: that of all workers together, which is divided
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @public
 class AverageMeter:
     """The average of the values it was given, weighted by their number of samples, and the last."""

@@ -19,6 +19,10 @@ USE_FP16 = "__use_fp16__"
 NCCL_TIMEOUT_S = 1800
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def check(step_freq: object) -> None:
     """Of the argument: one of the words, or None where no scheduler is registered."""
     if step_freq is not None and step_freq not in VALID_SCHEDULER_STEP:

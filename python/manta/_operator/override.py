@@ -10,6 +10,10 @@ F = TypeVar("F", bound=Callable[..., object])
 __all__ = ["override"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def override(interface_class: type) -> Callable[[F], F]:
     """The method below it takes the place of one of that class; an error if there is none."""
     def mark(method: F) -> F:

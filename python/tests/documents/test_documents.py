@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -124,6 +125,51 @@ def test_002_checkpointing() -> None:
     assert state["epoch"] == 2
     assert state["model"]["weight"].item() == 2.0
     assert sorted(state) == ["_timestamp", "epoch", "model"]
+
+
+def test_002_operator() -> None:
+    left = program("d002_operator")
+    assert left["losses"] == sorted(left["losses"], reverse=True) and len(left["losses"]) == 10
+    assert left["final_model"].weight.item() == pytest.approx(2, abs=0.05)
+
+
+def test_002_operator_in_a_train_function() -> None:
+    left = program("d002_operator_v2")
+    assert left["final_model"][0].weight.item() == pytest.approx(2, abs=0.05)
+    assert left["results"][1:] == [None, None, None]
+
+
+def test_002_v1(capsys: pytest.CaptureFixture[str]) -> None:
+    left = program("d002_v1")
+    assert left["trained_model"].weight.shape == (1, 1)
+    rows = [eval(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[r["epoch"] for r in row] for row in rows] == [[2, 2], [3, 3], [4, 4]]
+    assert [r["num_samples"] for r in rows[0]] == [4, 4]
+    saved = Path(os.environ["MANTA_RESULTS"], "ray_results")
+    assert sorted(p.name for p in saved.iterdir()) == [f"checkpoint_00000{n}.pt" for n in (5, 6, 7)]
+
+
+def test_002_v1_tuning() -> None:
+    left = program("d002_v1_tuning")
+    assert left["outputs"] == [2, 4, 6]  # of each worker's two samples
+    assert issubclass(left["TorchTrainable"], left["TorchTrainer"].as_trainable().__base__)
+
+
+# --- document 003 ---------------------------------------------------------------------------------
+
+
+def test_003_fault_tolerance() -> None:
+    """Two workers were killed, and every pass of four batches counts once."""
+    left = program("d003_fault_tolerance")
+    assert left["killed"] == [5, 13]
+    assert left["trainer"].max_replicas == 2 and left["steps"] == [16, 16]
+    assert left["losses"] == sorted(left["losses"], reverse=True)
+    assert left["saved"]["epoch"] == 3  # before the fourth pass
+
+
+def test_003_tuning() -> None:
+    left = program("d003_tuning")
+    assert left["best"] == 1e-1 and len(left["found"]) == 2
 
 
 # --- paths ----------------------------------------------------------------------------------------
