@@ -68,3 +68,147 @@ def test_numbers_of_checkpoints(tmp_path: Path) -> None:
         assert again.checkpoint is not None
         found = again.checkpoint.to_dict()
         assert (found["step"], found["_current_checkpoint_id"]) == (3, 2)
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+class Odd(Exception):
+    """With an __init__ of its own."""
+
+    def __init__(self, code: int, *, why: str):
+        super().__init__(f"odd {code}: {why}")
+        self.code = code
+
+
+def test_an_error_is_of_its_own_type_and_a_failed_training(tmp_path: Path) -> None:
+    def failing(config: dict[str, Any]) -> None:
+        session.report({"loss": 1})
+        if config["kind"] == "value":
+            raise ValueError("bad")
+        if config["kind"] == "odd":
+            raise Odd(7, why="so")
+        if config["kind"] == "os":
+            open("/nowhere/at/all")
+        if config["kind"] == "plain":
+            raise Exception("plain")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    for kind, types in (("value", ValueError), ("odd", Odd), ("os", FileNotFoundError),
+                        ("plain", Exception), ("lost", RuntimeError)):
+        for caught in (types, TrainingFailedError):
+            with pytest.raises(caught) as e:
+                fit(failing, {"kind": kind}, tmp=tmp_path, name="failing")
+            assert isinstance(e.value, types) and isinstance(e.value, TrainingFailedError)
+    with pytest.raises(Odd) as odd:
+        fit(failing, {"kind": "odd"}, tmp=tmp_path)
+    assert (odd.value.code, str(odd.value)) == (7, "odd 7: so")
+    assert any("raised by rank 0" in note for note in odd.value.__notes__)
+    again = pickle.loads(pickle.dumps(odd.value))
+    assert type(again) is Odd and again.code == 7
+    with pytest.raises(FileNotFoundError) as lost:
+        fit(failing, {"kind": "os"}, tmp=tmp_path)
+    assert lost.value.filename == "/nowhere/at/all"
+    assert train.base_trainer.TrainingFailedError is TrainingFailedError
+
+
+def dying(config: dict[str, Any]) -> None:
+    """The last rank dies, or raises, after the report of step 2, once."""
+    found = session.get_checkpoint()
+    start = found.to_dict()["step"] + 1 if found else 0
+    for step in range(start, 5):
+        session.report({"step": step, "began": start},
+                       checkpoint=Checkpoint.from_dict({"step": step}))
+        mark = Path(config["mark"])
+        if step == 2 and start == 0:
+            if session.get_world_rank() == 0:
+                mark.touch()
+                time.sleep(30)  # ended by the death of the other
+            while not mark.exists():
+                time.sleep(0.01)
+            if config["how"] == "raise":
+                raise KeyError("once")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["raise", "kill"])
+def test_failures_are_survived_as_often_as_is_said(tmp_path: Path, how: str) -> None:
+    config = {"mark": str(tmp_path / "mark"), "how": how}
+    result = fit(dying, config, workers=2, tmp=tmp_path,
+                 failure_config=FailureConfig(max_failures=1))
+    assert result.metrics["step"] == 4 and result.metrics["began"] == 3
+    assert [row["step"] for row in result.rows] == list(range(5))  # without those that are void
+    assert [row["training_iteration"] for row in result.rows] == list(range(1, 6))
+    assert result.checkpoint is not None
+    assert result.checkpoint.to_dict()["_current_checkpoint_id"] == 4
+    with pytest.raises(TrainingFailedError):
+        fit(dying, config, workers=2, tmp=tmp_path)
+
+
+# --- directories ----------------------------------------------------------------------------------
+
+
+def saving(config: dict[str, Any]) -> None:
+    """Each rank a file of its own, and a directory inside."""
+    import tempfile
+    rank = session.get_world_rank()
+    found = session.get_checkpoint()
+    start = 0
+    if found:
+        with found.as_directory() as place:
+            start = int(Path(place, "step.txt").read_text()) + 1
+            for r in range(session.get_world_size()):
+                assert Path(place, f"rank{r}.txt").read_text() == str(start - 1)
+    for step in range(start, 4):
+        with tempfile.TemporaryDirectory(dir=config.get("dir")) as place:
+            if rank == 0:
+                Path(place, "step.txt").write_text(str(step))
+            Path(place, f"rank{rank}.txt").write_text(str(step))
+            Path(place, "sub").mkdir()
+            Path(place, "sub", f"{rank}").touch()
+            if rank:
+                time.sleep(0.05)  # rank 0 waits
+            session.report({"step": step, "loss": abs(step - 1)},
+                           checkpoint=Checkpoint.from_directory(place))
+            left = sorted(os.listdir(place))
+            assert not left if config["moved"] else "sub" in left
+        mark = Path(config["mark"])
+        if step == 2 and rank == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_directories_of_all_ranks_are_one_checkpoint(tmp_path: Path, moved: bool) -> None:
+    """Through a death, with one checkpoint kept; `moved`: it is below the temporary directory."""
+    config = {"mark": str(tmp_path / "mark"), "moved": moved}
+    if not moved:
+        config["dir"] = os.getcwd()
+    result = fit(saving, config, workers=2, tmp=tmp_path, name="dirs",
+                 failure_config=FailureConfig(max_failures=1),
+                 checkpoint_config=CheckpointConfig(num_to_keep=1))
+    assert (tmp_path / "mark").exists() and result.checkpoint is not None
+    place = Path(result.checkpoint.path)
+    assert {p.name: p.read_text() for p in place.glob("*.txt")} == {
+        "step.txt": "3", "rank0.txt": "3", "rank1.txt": "3"}
+    assert sorted(p.name for p in (place / "sub").iterdir()) == ["0", "1"]
+    assert [p.name for p in place.parent.glob("checkpoint_*")] == [place.name]
+    assert len(result.best_checkpoints) == 1
+    assert result.best_checkpoints[0][0].path == str(place)
+    assert result.best_checkpoints[0][1]["step"] == 3
+    assert result.checkpoint.to_dict().keys() == {"_fs_checkpoint"}
+    again = fit(saving, config, workers=2, tmp=tmp_path, resume=result.checkpoint)
+    assert again.checkpoint is None  # all steps were done
+
+
+def test_the_best_directories_stay(tmp_path: Path) -> None:
+    (tmp_path / "mark").touch()
+    config = {"mark": str(tmp_path / "mark"), "moved": True}
+    kept = CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss",
+                            checkpoint_score_order="min")
+    result = fit(saving, config, tmp=tmp_path, checkpoint_config=kept)
+    assert [m["step"] for _, m in result.best_checkpoints] == [1, 2]  # loss 0 and 1, the newer one
+    assert result.checkpoint is not None
+    assert Path(result.checkpoint.path, "step.txt").read_text() == "3"  # and the newest
+    best = result.get_best_checkpoint("loss", "min")
+    assert best is not None and Path(best.path, "step.txt").read_text() == "1"

@@ -22,15 +22,15 @@ class TorchCheckpoint(Checkpoint):
     @classmethod
     def from_state_dict(cls, state_dict: dict[str, Any], *, preprocessor: Any = None) -> Self:
         """The weights alone: get_model(model) needs a model to load them into."""
-        return cls._of(state_dict, preprocessor)
+        return cls._with(state_dict, preprocessor)
 
     @classmethod
     def from_model(cls, model: torch.nn.Module, *, preprocessor: Any = None) -> Self:
         """The whole model, unwrapped."""
-        return cls._of(model, preprocessor)
+        return cls._with(model, preprocessor)
 
     @classmethod
-    def _of(cls, model: Any, preprocessor: Any) -> Self:
+    def _with(cls, model: Any, preprocessor: Any) -> Self:
         return cls.from_dict({PREPROCESSOR: preprocessor, MODEL: clean(model)})
 
     def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:

@@ -32,6 +32,7 @@ from manta._names import public
 MANIFEST = "manifest.json"
 METADATA = ".metadata.json"  # beside the user's files
 PACKED = "_fs_checkpoint"  # of a directory as a dict: its bytes
+DIRECTORY = "manta.directory.1"  # format of the checkpoint of a run that stands for a directory
 TIMESTAMP, PREPROCESSOR, ID = "_timestamp", "_preprocessor", "_current_checkpoint_id"
 
 
@@ -47,6 +48,7 @@ class Checkpoint:
     _path: Path | None = None
     _trust = False
     _move = False
+    _id: int | None = None  # of a directory: its number in the run that saved it
 
     def __init__(self, path: str | os.PathLike[str], *, trust: bool = False, move: bool = False):
         if isinstance(path, dict):
@@ -60,6 +62,19 @@ class Checkpoint:
         for name, value in parts.items():
             setattr(made, f"_{name}", value)
         return made
+
+    @classmethod
+    def _of(cls, handle: _manta.Checkpoint, checkpoints: Path, trust: bool,
+            path: Path | None = None) -> Self:
+        """One of a run, whose directory of them is `checkpoints`, in its place there."""
+        value = handle.value()
+        if isinstance(value, dict) and value.get("format") == DIRECTORY:
+            return cls._made(path=checkpoints / Path(value["directory"]).name, id=value[ID])
+        return cls._made(handle=handle, path=path, trust=trust)
+
+    def _is_users(self) -> bool:
+        """Whether it is a directory of the user's own."""
+        return self._path is not None and self._handle is None and not self._is_manta()
 
     # --- a dict -----------------------------------------------------------------------------------
 
@@ -77,7 +92,7 @@ class Checkpoint:
         written to."""
         if self._data is not None:
             return dict(self._data)
-        if self._handle is None and not self._is_manta():
+        if self._is_users():
             return {PACKED: self.to_bytes()}
         from manta import _state
         place = _manta.place()[:2] if _manta.in_session() else None
@@ -192,8 +207,7 @@ class Checkpoint:
 
     def _entries(self) -> dict[Any, Any]:
         """Of a dict; those of a directory are none of ours."""
-        known = self._data is not None or self._handle is not None or self._is_manta()
-        return self.to_dict() if known else {}
+        return {} if self._is_users() else self.to_dict()
 
     def get_preprocessor(self) -> Any:
         """What the trainer was given as `preprocessor`, or None."""
@@ -201,7 +215,7 @@ class Checkpoint:
 
     def _number(self) -> int:
         """Its number in the run that saved it."""
-        number = self._entries().get(ID)
+        number = self._id if self._id is not None else self._entries().get(ID)
         return number if isinstance(number, int) else 0
 
     def get_metadata(self) -> dict[str, Any]:
@@ -237,7 +251,8 @@ class Checkpoint:
         """A mapping does not travel: what it holds does, or the path of the same."""
         if self._path is None:
             return {"_data": self.to_dict()}
-        return {"_path": str(self._path), "_trust": self._is_trusted(), "_move": self._move}
+        return {"_path": str(self._path), "_trust": self._is_trusted(), "_move": self._move,
+                "_id": self._id}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from manta import _manta
 from manta._front import session as _session
-from manta._front.fit.checkpoint import ID, PREPROCESSOR, TIMESTAMP, Checkpoint
+from manta._front.fit import parts
+from manta._front.fit.checkpoint import (DIRECTORY, ID, PREPROCESSOR, TIMESTAMP,
+                                             Checkpoint)
 from manta._front.fit.stop import is_reached, restart_clock
 
 SHOULD_CHECKPOINT, DONE = "should_checkpoint", "done"  # in rank 0's row
@@ -42,15 +45,17 @@ def enter(new: Facts) -> None:
 
 def leave() -> None:
     enter(Facts())
+    parts.end()
 
 
 # --- report ---------------------------------------------------------------------------------------
 
 
 def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
-    """One row of metrics, and the checkpoint that belongs to it. Never waits for other ranks. Rank
-    0's are the metrics and the checkpoint of the result; a directory of another rank goes beside
-    the files of rank 0's. Every rank reports equally often."""
+    """One row of metrics, and the checkpoint that belongs to it. Every rank reports equally often;
+    rank 0's are the metrics and the checkpoint of the result. It does not wait for other ranks, but
+    for one case: a checkpoint that is a directory has the files that any rank reports with it, and
+    rank 0 waits until all of them are there."""
     if not isinstance(metrics, dict) or not all(isinstance(name, str) for name in metrics):
         raise TypeError(f"report takes a dict of metrics by name, not {metrics!r}\n"
                         f"hint: report({{\"loss\": 0.5}}, checkpoint=…)")
@@ -80,6 +85,11 @@ def report_either(*args: Any, checkpoint: Any = None, **metrics: Any) -> None:
 def _report(metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
     first = _manta.place()[0] == 0
     number = _number() if first and checkpoint is not None else 0
+    place = None if checkpoint is None else _put(checkpoint)
+    if facts.trial_id and not first:
+        parts.arrive()
+    elif facts.trial_id and place is not None:
+        parts.await_others()
     row = dict(metrics)
     ends = first and facts.stop is not None and is_reached(facts.stop, facts.trial_id, row)
     if first and checkpoint is not None:
@@ -87,7 +97,9 @@ def _report(metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
     if ends:
         row[DONE] = True
     _manta.report(**row)
-    if checkpoint is not None:
+    if place is not None:
+        _manta.save([], {"format": DIRECTORY, "directory": place.name, ID: number})
+    elif checkpoint is not None:
         _save(checkpoint, number)
     while ends:  # until the driver has seen the row: nothing happens after it
         _manta.check()
@@ -104,6 +116,18 @@ def _save(checkpoint: Checkpoint, number: int) -> None:
         data.pop(name, None)
     _state.save({**data, TIMESTAMP: 0, PREPROCESSOR: facts.preprocessor, ID: number},
                 files=False, sharded=False)
+
+
+def _put(checkpoint: Checkpoint) -> Path | None:
+    """The directory of this rank to its place, with the metadata of the trainer; None: it is a
+    dict."""
+    if not checkpoint._is_users():
+        return None
+    place = parts.put(Path(checkpoint.path), checkpoint._move)
+    if facts.metadata is not None:
+        files = Checkpoint(place)
+        files.set_metadata({**facts.metadata, **files.get_metadata()})
+    return place
 
 
 def _number() -> int:
@@ -137,7 +161,9 @@ def _found() -> tuple[Checkpoint, bool] | None:
     handle = _manta.load()
     if handle is not None:
         own = not handle.given()
-        return Checkpoint._made(handle=handle, trust=own or (job is not None and job.trust)), own
+        if own:
+            return Checkpoint._of(handle, Path(_manta.run_dir(), "checkpoints"), True), own
+        return Checkpoint._made(handle=handle, trust=job is not None and job.trust), own
     given = job.checkpoint if job is not None else None
     if given is None:
         return None

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -32,9 +33,10 @@ def _clone_file(source: str, to: str) -> str:
 def move(source: Path, to: Path) -> None:
     """The same by renaming; `source` stays as an empty directory. On another file system it is
     cloned."""
+    mode = stat.S_IMODE(source.stat().st_mode)
     try:
         _move(source, to)
-        source.mkdir(exist_ok=True)
+        source.mkdir(mode)
     except OSError as e:
         if e.errno != errno.EXDEV:
             raise
@@ -52,6 +54,7 @@ def _move(source: Path, to: Path) -> None:
                 _move(Path(entry.path), to / entry.name)
             else:
                 os.replace(entry.path, to / entry.name)
+        os.rmdir(source)
 
 
 def is_temporary(path: Path) -> bool:

@@ -111,7 +111,7 @@ def newest(run: Path, handle: _manta.Checkpoint | None) -> Checkpoint | None:
     if handle is None:
         return None
     paths = [path for path, m in manifests(run) if m["iteration"] == handle.iteration()]
-    return Checkpoint._made(handle=handle, path=paths[-1] if paths else None, trust=True)
+    return Checkpoint._of(handle, run / "checkpoints", True, paths[-1] if paths else None)
 
 
 def newest_iteration(run: Path) -> int:
@@ -129,5 +129,11 @@ def kept(run: Path, history: History, config: CheckpointConfig) -> list[tuple[Ch
         scored = sorted((m["score"] * sign, i) for i, (_, m) in enumerate(found)
                         if m["score"] is not None)
         found = [found[i] for i in sorted(i for _, i in scored[-n:])]
-    return [(Checkpoint._made(path=path, trust=True), history.at(m["iteration"]))
-            for path, m in found]
+    return [(_on_disk(path, m), history.at(m["iteration"])) for path, m in found]
+
+
+def _on_disk(path: Path, manifest: dict[str, Any]) -> Checkpoint:
+    """It is opened when it is read, but for one that stands for a directory."""
+    if not manifest.get("directory"):
+        return Checkpoint._made(path=path, trust=True)
+    return Checkpoint._of(_manta.open_checkpoint(str(path), False), path.parent, True)
