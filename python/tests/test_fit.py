@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -139,6 +140,8 @@ def test_failures_are_survived_as_often_as_is_said(tmp_path: Path, how: str) -> 
     assert result.metrics["step"] == 4 and result.metrics["began"] == 3
     assert [row["step"] for row in result.rows] == list(range(5))  # without those that are void
     assert [row["training_iteration"] for row in result.rows] == list(range(1, 6))
+    lines = (result.log_dir / "result.json").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == result.rows
     assert result.checkpoint is not None
     assert result.checkpoint.to_dict()["_current_checkpoint_id"] == 4
     with pytest.raises(TrainingFailedError):
@@ -212,3 +215,108 @@ def test_the_best_directories_stay(tmp_path: Path) -> None:
     assert Path(result.checkpoint.path, "step.txt").read_text() == "3"  # and the newest
     best = result.get_best_checkpoint("loss", "min")
     assert best is not None and Path(best.path, "step.txt").read_text() == "1"
+
+
+# --- a run that broke off -------------------------------------------------------------------------
+
+
+BROKEN = """
+import os, signal, sys
+from manta.air import Checkpoint, RunConfig, session
+from manta.train import DataParallelTrainer
+
+def train(config):
+    found = session.get_checkpoint()
+    for step in range(found.to_dict()["step"] + 1 if found else 0, 4):
+        session.report({"step": step, "lr": config["lr"]},
+                       checkpoint=Checkpoint.from_dict({"step": step}))
+        if step == 1 and config["how"] == "kill":
+            import time
+            while not os.path.exists(os.path.join(session.get_trial_dir(), "checkpoints/000001")):
+                time.sleep(0.01)
+            os.kill(config["driver"], signal.SIGKILL)
+            time.sleep(30)
+        if step == 1 and config["how"] == "raise":
+            raise ValueError("bad luck")
+
+DataParallelTrainer(train, train_loop_config={"lr": 0.5, "how": sys.argv[2], "driver": os.getpid()},
+                    run_config=RunConfig("broken", storage_path=sys.argv[1], verbose=0)).fit()
+"""
+
+
+@pytest.mark.parametrize("how", ["raise", "kill", "end"])
+def test_an_experiment_is_restored(tmp_path: Path, how: str) -> None:
+    (tmp_path / "program.py").write_text(BROKEN)
+    done = subprocess.run([sys.executable, "program.py", str(tmp_path), how], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=50)
+    assert (done.returncode == 0) == (how == "end"), done.stderr
+    path = tmp_path / "broken"
+    assert DataParallelTrainer.can_restore(path) and not DataParallelTrainer.can_restore(tmp_path)
+    config = {"lr": 0.25, "how": "end"}  # the function comes from the record
+    result = DataParallelTrainer.restore(path, train_loop_config=config).fit()
+    lr = [0.5] * 4 if how == "end" else [0.5, 0.5, 0.25, 0.25]
+    rows = [row for row in result.rows]
+    assert [row["step"] for row in rows][-2:] == [2, 3] and rows[-1]["lr"] == lr[-1]
+    if how != "kill":  # whose driver may not have seen the last rows
+        assert [row["step"] for row in rows] == [0, 1, 2, 3]
+        assert [row["lr"] for row in rows] == lr
+    assert result.checkpoint is not None and result.checkpoint.to_dict()["step"] == 3
+    assert result.checkpoint.to_dict()["_current_checkpoint_id"] == 3
+    assert len(list(path.glob("*/run.log"))) == 1  # it went on in the same directory
+    again = Result.from_path(result.path)
+    assert again.metrics == result.metrics and again.checkpoint is not None
+    assert again.checkpoint.to_dict()["step"] == 3
+
+
+def test_a_record_of_others_is_not_read(tmp_path: Path) -> None:
+    fit(counting, {"steps": 1}, tmp=tmp_path, name="mine")
+    record = tmp_path / "mine" / "trainer.pkl"
+    record.chmod(0o666)
+    with pytest.raises(PermissionError, match="trust=True"):
+        DataParallelTrainer.restore(tmp_path / "mine")
+    DataParallelTrainer.restore(tmp_path / "mine", trust=True)
+    with pytest.raises(ValueError, match="storage_path/name"):
+        DataParallelTrainer.restore(tmp_path)
+
+
+# --- when it ends ---------------------------------------------------------------------------------
+
+
+def endless(config: dict[str, Any]) -> None:
+    step = 0
+    while True:
+        session.report({"step": step, "loss": 10 - step}, checkpoint=Checkpoint.from_dict(
+            {"step": step}))
+        step += 1
+
+
+class Plateau:
+    """As those of Ray are: it has a state, and may stop all."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.seen.append(result["loss"])
+        return False
+
+    def stop_all(self) -> bool:
+        return len(self.seen) == 3
+
+
+@pytest.mark.parametrize("stop", [{"training_iteration": 3}, {"step": 2, "loss": 100},
+                                  lambda trial, result: result["loss"] <= 8 and "_" in trial,
+                                  Plateau()], ids=["iteration", "metric", "function", "object"])
+def test_a_run_ends_where_it_is_told_to(tmp_path: Path, stop: Any) -> None:
+    result = fit(endless, {}, workers=2, tmp=tmp_path, name="stopped", stop=stop)
+    assert [row["step"] for row in result.rows] == [0, 1, 2]
+    assert result.metrics["done"] is True and result.error is None
+    assert result.checkpoint is not None
+    assert result.checkpoint.to_dict()["step"] == 2  # that of the last report
+    again = DataParallelTrainer.restore(tmp_path / "stopped").fit()
+    assert again.metrics == result.metrics  # it is over
+
+
+def test_a_metric_that_nobody_reports_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no report has the metric 'acc'.*\nhint: it has loss"):
+        fit(endless, {}, tmp=tmp_path, stop={"acc": 1})

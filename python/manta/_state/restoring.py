@@ -82,7 +82,7 @@ class _Unpickler(_Plain):
                 self.words |= reader.words(self.rank, self.source)
             if name in self.words:
                 return self.words[name]
-        if self.trust:
+        if self.trust or any(r.is_plain(module, name) for r in self.readers.known.values()):
             return pickle.Unpickler.find_class(self, module, name)
         return super().find_class(module, name)
 

@@ -18,9 +18,9 @@ import io
 import json
 import os
 import shutil
-import tarfile
 import tempfile
 import weakref
+import zipfile
 from pathlib import Path
 from typing import Any, Iterator, Self
 
@@ -164,17 +164,18 @@ class Checkpoint:
         made = cls._made(path=place, trust=trust)
         weakref.finalize(made, shutil.rmtree, place, ignore_errors=True)
         try:
-            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-                archive.extractall(place, filter="data")
-        except tarfile.TarError as e:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                archive.extractall(place)  # nothing outside of it, and no links
+        except zipfile.BadZipFile as e:
             raise ValueError(f"these are not the bytes of a checkpoint: {e}") from None
         return made
 
     def to_bytes(self) -> bytes:
-        """Its directory as a tar archive."""
+        """Its directory as a zip archive, not compressed."""
         out = io.BytesIO()
-        with self.as_directory() as place, tarfile.open(fileobj=out, mode="w") as archive:
-            archive.add(place, arcname=".")
+        with self.as_directory() as place, zipfile.ZipFile(out, "w") as archive:
+            for path in sorted(Path(place).rglob("*")):
+                archive.write(path, path.relative_to(place))
         return out.getvalue()
 
     # --- URIs -------------------------------------------------------------------------------------

@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Iterator
 
 from manta import _manta
 from manta._front.callbacks import SGDCallback
 from manta._front.fit.checkpoint import MANIFEST, Checkpoint
 from manta._front.fit.configs import CheckpointConfig
+from manta._front.fit.uri import local_path
 from manta._names import public
 
 Row = dict[str, Any]
+
+ROWS = "result.json"  # in the run's directory: rank 0's reports, a line each
 
 
 @public
@@ -48,6 +52,15 @@ class Result:
                                       name="pandas") from None
         return pandas.DataFrame(self.rows)
 
+    @classmethod
+    def from_path(cls, path: str | os.PathLike[str]) -> Result:
+        """That of an earlier run, whose directory `Result.path` was."""
+        run = local_path("path", path)
+        if not (run / "run.log").exists():
+            raise ValueError(f"{run} is not the directory of a run\nhint: Result.path, a directory "
+                             f"in storage_path/name")
+        return read(run, CheckpointConfig())
+
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """Of those on disk the one with the best value of a reported metric."""
         if mode not in ("max", "min"):
@@ -58,23 +71,56 @@ class Result:
         return (max if mode == "max" else min)(scored, key=lambda pair: pair[0])[1]
 
 
+def read(run: Path, config: CheckpointConfig, given: Any = None) -> Result:
+    """That of a run which is over, out of its directory."""
+    rows = rows_of(run)
+    found = kept(run, rows, config)
+    stored = manifests(run)
+    return Result(rows[-1] if rows else {}, _on_disk(*stored[-1]) if stored else None, None,
+                  str(run), found, given, rows)
+
+
 class History(SGDCallback):
-    """Rank 0's reports as they come; those that a revival has made void go."""
+    """Rank 0's reports as they come, in memory and as lines of JSON in the run's directory; those
+    that a revival has made void go."""
 
     raise_errors = True
 
     def __init__(self, trial_id: str):
         self.trial_id = trial_id
         self.rows: list[Row] = []
-        self.began = time.monotonic()
+        self.ends: list[int] = []  # of their lines
+        self.file: IO[bytes] | None = None
+
+    def start_training(self, logdir: str, config: Any, num_workers: int, **info: Any) -> None:
+        path = Path(logdir, ROWS)
+        if path.exists():  # of a run that is resumed
+            for row, end in _lines(path):
+                self.rows.append(row)
+                self.ends.append(end)
+        self.file = open(path, "ab", buffering=0)
+        self.file.truncate(self.ends[-1] if self.ends else 0)  # behind a line that broke off
 
     def handle_result(self, results: list[Row | None], rewound_to: int | None = None,
                       **info: Any) -> None:
         if rewound_to is not None:
-            while self.rows and self.rows[-1]["training_iteration"] > rewound_to:
-                self.rows.pop()
+            self._rewind(rewound_to)
         if results and results[0] is not None:
             self.rows.append(self._completed(results[0]))
+            if self.file is not None:
+                self.file.write(json.dumps(self.rows[-1], default=repr).encode() + b"\n")
+                self.ends.append(self.file.tell())
+
+    def finish_training(self, error: bool = False, **info: Any) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def _rewind(self, to: int) -> None:
+        while self.rows and self.rows[-1]["training_iteration"] > to:
+            self.rows.pop()
+            self.ends.pop()
+        if self.file is not None:
+            self.file.truncate(self.ends[-1] if self.ends else 0)
 
     def _completed(self, row: Row) -> Row:
         """With the names that programs look for."""
@@ -86,10 +132,28 @@ class History(SGDCallback):
                 "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(stamp)),
                 "done": bool(row.get("done", False)), "trial_id": self.trial_id}
 
-    def at(self, iteration: int) -> Row:
-        """The report of an iteration."""
-        return next((row for row in reversed(self.rows)
-                     if row["training_iteration"] == iteration), {})
+
+def _lines(path: Path) -> Iterator[tuple[Row, int]]:
+    """The rows of a file, each with the end of its line; up to one that broke off."""
+    end = 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        end += len(line)
+        try:
+            row = json.loads(line)
+        except ValueError:
+            return
+        if line.endswith(b"\n") and isinstance(row, dict):
+            yield row, end
+
+
+def rows_of(run: Path) -> list[Row]:
+    """Those that a run has left."""
+    return [row for row, _ in _lines(run / ROWS)] if (run / ROWS).exists() else []
+
+
+def _at(rows: list[Row], iteration: int) -> Row:
+    """The report of an iteration."""
+    return next((row for row in reversed(rows) if row["training_iteration"] == iteration), {})
 
 
 # --- checkpoints on disk --------------------------------------------------------------------------
@@ -120,7 +184,7 @@ def newest_iteration(run: Path) -> int:
     return int(found[-1][1]["iteration"]) if found else -1
 
 
-def kept(run: Path, history: History, config: CheckpointConfig) -> list[tuple[Checkpoint, Row]]:
+def kept(run: Path, rows: list[Row], config: CheckpointConfig) -> list[tuple[Checkpoint, Row]]:
     """What Result.best_checkpoints is. The newest is on disk whatever its score."""
     found = [(path, m) for path, m in manifests(run)]
     n = config.num_to_keep
@@ -129,7 +193,7 @@ def kept(run: Path, history: History, config: CheckpointConfig) -> list[tuple[Ch
         scored = sorted((m["score"] * sign, i) for i, (_, m) in enumerate(found)
                         if m["score"] is not None)
         found = [found[i] for i in sorted(i for _, i in scored[-n:])]
-    return [(_on_disk(path, m), history.at(m["iteration"])) for path, m in found]
+    return [(_on_disk(path, m), _at(rows, m["iteration"])) for path, m in found]
 
 
 def _on_disk(path: Path, manifest: dict[str, Any]) -> Checkpoint:

@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Self
 
 from manta import _frameworks
 from manta._frameworks.base import BackendConfig
 from manta._front import callbacks as _callbacks
 from manta._front import request as _request
-from manta._front.fit import configs, context
+from manta._front.fit import configs, context, record
 from manta._front.fit import result as _result
 from manta._front.fit.checkpoint import Checkpoint
 from manta._front.fit.configs import RunConfig, ScalingConfig
 from manta._front.fit.failure import as_failure
 from manta._front.fit.result import History, Result
+from manta._front.fit.uri import local_path
 from manta._front.run import Reports, Run
 from manta._front.trainer import Trainer
 from manta._names import arguments
@@ -42,6 +44,12 @@ class Loop:
             self.function(*args, **kwargs)
         finally:
             context.leave()
+
+
+def _is_over(run: Path) -> bool:
+    """Whether `stop` has ended it; to libmanta it is one that broke off."""
+    rows = _result.rows_of(run)
+    return bool(rows) and bool(rows[-1]["done"])
 
 
 class DataParallelTrainer:
@@ -84,6 +92,45 @@ class DataParallelTrainer:
                             f"hint: {wanted.__name__}(…)")
         return given
 
+    # --- a run that broke off ---------------------------------------------------------------------
+
+    _restored: Path | None = None  # the directory of an experiment that goes on
+    _resumed: Path | None = None  # and that of its last run
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str]) -> bool:
+        """Whether restore(path) finds an experiment there."""
+        return record.exists(local_path("path", path))
+
+    @classmethod
+    def restore(cls, path: str | os.PathLike[str], train_loop_per_worker: Any = None,
+                train_loop_config: Any = None, *, scaling_config: ScalingConfig | None = None,
+                datasets: dict[str, Any] | None = None, preprocessor: Any = None,
+                metadata: dict[str, Any] | None = None, trust: bool = False) -> Self:
+        """A trainer whose fit() goes on with the experiment in that directory, storage_path/name,
+        from its newest checkpoint; if it was finished, fit() gives its result again. The arguments
+        are those of then; what is given here counts more."""
+        experiment = local_path("path", path)
+        given = {"train_loop_per_worker": train_loop_per_worker,
+                 "train_loop_config": train_loop_config, "scaling_config": scaling_config,
+                 "datasets": datasets, "preprocessor": preprocessor, "metadata": metadata}
+        found = record.read(experiment, {k: v for k, v in given.items() if v is not None}, trust)
+        if "train_loop_per_worker" not in found:
+            raise ValueError("the train function could not be kept\n"
+                             "hint: restore(path, train_loop_per_worker=…)")
+        backend = found.pop("backend_config", None)
+        trainer = cls(**found)
+        trainer.backend_config = trainer._checked_backend(backend)
+        trainer._restored, trainer._resumed = experiment, record.newest_run(experiment)
+        return trainer
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"train_loop_per_worker": self.train_loop_per_worker,
+                "train_loop_config": self.train_loop_config, "backend_config": self.backend_config,
+                "scaling_config": self.scaling_config, "run_config": self.run_config,
+                "resume_from_checkpoint": self.starting_checkpoint,
+                "preprocessor": self.preprocessor, "metadata": self.metadata}
+
     # --- running ----------------------------------------------------------------------------------
 
     @_frames.folded
@@ -91,8 +138,12 @@ class DataParallelTrainer:
         """Runs it to its end. What the train function raises beyond max_failures comes out as its
         own type, which is a TrainingFailedError as well."""
         experiment = self._experiment()
+        if self._resumed is not None and _is_over(self._resumed):
+            return _result.read(self._resumed, self._kept(), self.train_loop_config)
+        record.write(experiment, self._arguments())
         history = History(f"{secrets.token_hex(3)[:5]}_00000")
         trainer = self._trainer(experiment, history)
+        trainer._resume = None if self._resumed is None else str(self._resumed)
         try:
             run = trainer._begin(self._request(experiment.name, history.trial_id))
             try:
@@ -108,6 +159,8 @@ class DataParallelTrainer:
 
     def _experiment(self) -> Path:
         """Its directory: storage_path/name."""
+        if self._restored is not None:
+            return self._restored
         name = self.run_config.name or time.strftime(f"{type(self).__name__}_%Y-%m-%d_%H-%M-%S")
         return self.run_config.directory() / name
 
@@ -170,7 +223,7 @@ class DataParallelTrainer:
     def _result(self, trainer: Trainer, history: History) -> Result:
         directory = trainer.latest_run_dir
         assert directory is not None
-        found = _result.kept(directory, history, self._kept())
+        found = _result.kept(directory, history.rows, self._kept())
         newest = _result.newest(directory, trainer._trainer.checkpoint())
         return Result(history.rows[-1] if history.rows else {}, newest, None, str(directory),
                       found, self.train_loop_config, history.rows)

@@ -15,6 +15,10 @@ from manta._state.entry import Source
 Join = Callable[[Piece], Any]  # what a piece of a tensor becomes
 
 
+_PLAIN = {("torch", "Size"), ("torch", "Tensor"), ("torch._tensor", "Tensor"),
+          ("torch.nn.parameter", "Parameter")}
+
+
 class TorchReader(Reader):
     """together: what pieces that come rank by rank become; None: each is this rank's own."""
 
@@ -27,6 +31,10 @@ class TorchReader(Reader):
         join = self.together.of_rank(rank) if self.together else self.on_mesh
         part = _Part(source, self.device, join)
         return {"tensor": part.tensor, "piece": part.piece}
+
+    def is_plain(self, module: str, name: str) -> bool:
+        return (module, name) in _PLAIN or (
+            module == "torch" and isinstance(vars(torch).get(name), torch.dtype))
 
     def check(self) -> None:
         if self.together:
