@@ -28,6 +28,7 @@ NAMED = {
     "_operator/creators.py": "a trainer of this front that is torch's",
     "_operator/trainer.py": "a trainer of this front that is torch's",
     "_names.py": "what to write instead of names that are not here",
+    "compat/ray/names.py": "paths of torch's names in Ray",
     "sgd/__init__.py": "names of this front that are torch's",
     "train/__init__.py": "names of this front that are torch's",
     "train/torch.py": "a part of this front that is torch's",

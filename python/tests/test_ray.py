@@ -5,8 +5,10 @@ what it says of the rest. docs/from-ray.md lists the names."""
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -23,8 +25,18 @@ from manta.compat.ray import PATH, core, exceptions, names
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "from-ray.md"
 RAY = ["-m", "manta.compat.ray"]
-TARGETS = [*_aliases.OLDER, "manta.sgd", "manta.sgd.callbacks", "manta.train",
-           "manta.train.callbacks", "manta.train.torch"]
+
+
+def _targets() -> list[str]:
+    """All modules by whose paths programs import manta."""
+    found = [*_aliases.OLDER, *(f"manta.{front}" for front in manta._FRONTS)]
+    for front in manta._FRONTS:
+        folder = importlib.import_module(f"manta.{front}").__path__
+        found += [m.name for m in pkgutil.walk_packages(folder, f"manta.{front}.")]
+    return found
+
+
+TARGETS = _targets()
 
 
 def run(*words: str | Path, code: int = 0, **options: Any) -> str:
@@ -60,8 +72,9 @@ def test_paths_lead_to_the_very_same_modules() -> None:
     paths = [p for p in TARGETS if p != "manta.util"]
     code = "import importlib, sys\n" + "\n".join(
         f"import ray{p[5:]}; assert ray{p[5:]} is importlib.import_module({p!r})" for p in paths)
-    run("-c", f"import manta.compat.ray as c; c.install()\n{code}\n"
-              "assert 'torch' in sys.modules  # of train.torch alone")
+    code += "".join(f"\nimport {p}; assert sys.modules[{p!r}] is sys.modules[{other!r}]"
+                    for p, other in names.OTHER.items() if importlib.util.find_spec(other))
+    run("-c", f"import manta.compat.ray as c; c.install()\n{code}")
     assert run("-c", "import manta.compat.ray as c, sys; c.install(); import ray.train, ray.sgd;"
                      "from ray.util.sgd.v2 import Trainer; import manta; from manta import sgd;"
                      "print(Trainer is sgd.Trainer is ray.train.Trainer, ray.train is manta.train,"
@@ -395,7 +408,7 @@ def listed() -> dict[str, list[str]]:
 
 def modules() -> list[str]:
     """All modules that `import ray.…` finds, but those that wait."""
-    return ["ray", "ray.exceptions", *sorted("ray" + p[5:] for p in TARGETS)]
+    return sorted({*names.OWN, "ray.exceptions", *("ray" + p[5:] for p in TARGETS)})
 
 
 def offered(module: str) -> set[str]:
@@ -404,8 +417,9 @@ def offered(module: str) -> set[str]:
         found = set(names.public(module)) | {n for n in names.OWN[module]}
     else:
         target = importlib.import_module(names.target(module) or "")
-        found = {n for n in dir(target) if not n.startswith("_")}
-        found -= {"annotations", "TYPE_CHECKING", "Any", "NoReturn", "importlib"}
+        found = {n for n in dir(target) if not n.startswith("_") and str(
+            getattr(getattr(target, n), "__module__", "")).startswith("manta")}
+        found |= set(getattr(target, "__all__", ()))
     return {n for n in found if f"{module}.{n}" not in modules()}
 
 

@@ -12,8 +12,19 @@ from manta.train.torch import TorchTrainer
 worker_batch_size = 8
 labels = torch.arange(64) % 2
 my_dataset = TensorDataset(torch.nn.functional.one_hot(labels, 4).float(), labels)
-NeuralNetwork = lambda: nn.Linear(4, 2)
 kinds = set()
+
+
+class NeuralNetwork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x):
+        out = self.layer(x)
+        kinds.add(str(out.dtype))
+        return out
+
 
 def train_func():
     train.torch.accelerate(amp=True)
@@ -33,14 +44,13 @@ def train_func():
             optimizer.zero_grad()
 
             outputs = model(images)
-            kinds.add(str(outputs.dtype))
             loss = torch.nn.functional.cross_entropy(outputs, targets)
 
             train.torch.backward(loss)
             optimizer.step()
         if epoch % 89 == 0:
             session.report({"loss": loss.item(), "kinds": sorted(kinds),
-                            "weight": str(model.module.weight.dtype)})
+                            "weight": str(model.module.layer.weight.dtype)})
 
 trainer = TorchTrainer(train_func, scaling_config=ScalingConfig(num_workers=2))
 result = trainer.fit()

@@ -18,11 +18,26 @@ OWN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("__commit__", "__version__", "get_gpu_ids", "init"), _CORE),
     },
     "ray.util": dict.fromkeys(("get_node_ip_address",), _CORE),
+    "ray.util.client": {"ray": "manta.compat.ray.client"},
 }
 
 # Packages of ray that are the packages of manta of the same name, with all below them.
 SAME = ("air", "data", "experimental", "sgd", "train", "tune", "util")
-EXCEPTIONS = {"ray.exceptions": "manta.compat.ray.exceptions"}
+
+# Modules that are another one of manta: programs name the file of Ray that defines a class.
+OTHER = {
+    "ray.exceptions": "manta.compat.ray.exceptions",
+    **{f"ray.{front}.{module}": f"manta.{front}" for front, modules in {
+        "train": ("backend", "checkpoint", "context", "session", "trainer", "worker_group"),
+        "train.callbacks": ("callback", "logging", "print"),
+        "train.horovod": ("config", "horovod_trainer"),
+        "train.tensorflow": ("config", "tensorflow_trainer"),
+        "train.torch": ("config", "torch_checkpoint", "torch_trainer", "train_loop_utils"),
+        "util.sgd.v2": ("backends", "backends.backend", "backends.horovod", "backends.tensorflow",
+                        "backends.torch", "checkpoint", "session", "trainer", "worker_group"),
+        "util.sgd.v2.callbacks": ("callback", "logging"),
+    }.items() for module in modules},
+}
 
 _PAGE = "docs/from-ray.md lists the names of ray that manta has"
 _OUTSIDE = "manta has the training libraries of Ray alone; " + _PAGE
@@ -31,21 +46,19 @@ _OUTSIDE = "manta has the training libraries of Ray alone; " + _PAGE
 def target(name: str) -> str | None:
     """The module of manta that a module of ray is, if there is one; None: there is none."""
     _, *parts = name.split(".")
-    if parts[0] not in SAME or any(part.startswith("_") for part in parts):
-        return EXCEPTIONS.get(name)
+    if name in OTHER or parts[0] not in SAME or any(part.startswith("_") for part in parts):
+        return OTHER.get(name)
     return ".".join(("manta", *parts))
 
 
 def public(module: str) -> list[str]:
     """What a module of OWN has, modules below it included."""
-    found = [name for name in OWN[module] if not name.startswith("_")]
+    found = {name for name in OWN[module] if not name.startswith("_")}
     if module == "ray":
-        found += [name for name in SAME if importlib.util.find_spec(f"manta.{name}")]
-        found += ["exceptions"]
-    else:
-        found += [path.rpartition(".")[2] for path in _aliases.OLDER
-                  if path.rpartition(".")[0] == "manta" + module[3:]]
-    return sorted(found)
+        found |= {name for name in SAME if importlib.util.find_spec(f"manta.{name}")}
+    below = [*OWN, *OTHER, *("ray" + path[5:] for path in _aliases.OLDER)]
+    return sorted(found | {path.rpartition(".")[2] for path in below
+                           if path.rpartition(".")[0] == module})
 
 
 def absent_module(name: str) -> str:

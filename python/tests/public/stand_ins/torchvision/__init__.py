@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As much of torchvision as the programs use, with pictures that are drawn instead of fetched."""
