@@ -214,10 +214,10 @@ class Checkpoint:
         """What the trainer was given as `preprocessor`, or None."""
         return self._entries().get(PREPROCESSOR)
 
-    def _number(self) -> int:
-        """Its number in the run that saved it."""
+    def _number(self) -> int | None:
+        """Its number in the run that saved it; None: it has none."""
         number = self._id if self._id is not None else self._entries().get(ID)
-        return number if isinstance(number, int) else 0
+        return number if isinstance(number, int) else None
 
     def get_metadata(self) -> dict[str, Any]:
         """What set_metadata, or `metadata` of the trainer, has put there."""

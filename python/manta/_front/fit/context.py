@@ -33,13 +33,13 @@ class Facts:
 
 
 facts = Facts()  # of the run that this process works for
-_next_id: int | None = None  # of the next checkpoint; None: nobody has looked yet
+_next_id: tuple[Any, int] | None = None  # of the next checkpoint in a job
 
 
 def enter(new: Facts) -> None:
     """A call of a train function begins."""
-    global facts, _next_id
-    facts, _next_id = new, None
+    global facts
+    facts = new
     restart_clock()
 
 
@@ -134,11 +134,14 @@ def _number() -> int:
     """Of the next checkpoint: from 0; a run that was given one begins with that one's number, and a
     revived one goes on."""
     global _next_id
-    if _next_id is None:
-        found = _found()
-        _next_id = 0 if found is None else found[0]._number() + int(found[1])
-    _next_id += 1
-    return _next_id - 1
+    from manta._runtime import worker
+    if _next_id is None or _next_id[0] is not worker.job:
+        checkpoint, own = _found() or (None, False)
+        number = checkpoint._number() if checkpoint is not None else None
+        _next_id = worker.job, 0 if number is None else number + int(own)
+    _, number = _next_id
+    _next_id = worker.job, number + 1
+    return number
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
