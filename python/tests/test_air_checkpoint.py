@@ -55,6 +55,10 @@ def test_a_dict_as_everything_else(tmp_path: Path) -> None:
     assert place == str(tmp_path / "a" / "b")
     assert sorted(os.listdir(place)) == ["manifest.json", "state.safetensors", "value.msgpack"]
     assert Checkpoint.from_directory(place).to_dict() == PLAIN
+    Checkpoint.from_dict({"other": 1}).to_directory(place)  # takes its place
+    assert Checkpoint(place).to_dict() == {"other": 1}
+    c.to_directory(place)
+    assert Checkpoint(place).to_directory(place) == place
     assert Checkpoint(place).path == place
     assert Checkpoint.from_bytes(c.to_bytes()).to_dict() == PLAIN
     uri = c.to_uri(f"file://{tmp_path}/uri")

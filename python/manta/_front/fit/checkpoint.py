@@ -30,6 +30,7 @@ from manta._front.fit.uri import local_path, uri_of
 from manta._names import public
 
 MANIFEST = "manifest.json"
+_OURS = (MANIFEST, "state.safetensors", "value.msgpack")  # what manta writes; the manifest first
 METADATA = ".metadata.json"  # beside the user's files
 PACKED = "_fs_checkpoint"  # of a directory as a dict: its bytes
 DIRECTORY = "manta.directory.1"  # format of the checkpoint of a run that stands for a directory
@@ -130,16 +131,20 @@ class Checkpoint:
         return str(self._path)
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Its directory, or a dict as one, written to `path` or a new temporary directory."""
+        """Its directory, or a dict as one, written to `path` or a new temporary directory. A dict
+        takes the place of one that is there."""
         to = Path(tempfile.mkdtemp(prefix="checkpoint_")) if path is None else local_path(
             "path", path)
         if self._path is not None:
             if not self._path.is_dir():
                 raise FileNotFoundError(f"the checkpoint's directory {self._path} is gone")
-            _files.clone(self._path, to)
+            if to != self._path:
+                _files.clone(self._path, to)
             return str(to)
         from manta import _state
         data = self._data if self._data is not None else self.to_dict()
+        for name in _OURS:
+            (to / name).unlink(missing_ok=True)
         _state.write_dir(data, to)
         return str(to)
 
