@@ -14,7 +14,8 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import pytest
 
@@ -411,15 +412,23 @@ def modules() -> list[str]:
     return sorted({*names.OWN, "ray.exceptions", *("ray" + p[5:] for p in TARGETS)})
 
 
+def own(module: ModuleType) -> set[str]:
+    """What a module says that it has, or else defines, constants included."""
+    return set(getattr(module, "__all__", ())) or {
+        n for n, o in vars(module).items() if not n.startswith("_") and not isinstance(o, TypeVar)
+        and (getattr(o, "__module__", "") in (module.__name__, "manta") or n.isupper())}
+
+
 def offered(module: str) -> set[str]:
     """The names of a module, without the modules below it, which have rows of their own."""
     if module in names.OWN:
         found = set(names.public(module)) | {n for n in names.OWN[module]}
     else:
-        target = importlib.import_module(names.target(module) or "")
-        found = {n for n in dir(target) if not n.startswith("_") and str(
-            getattr(getattr(target, n), "__module__", "")).startswith("manta")}
-        found |= set(getattr(target, "__all__", ()))
+        path = names.target(module) or ""
+        defines = _aliases.modules(path) if path in _aliases.ALIASES else [
+            importlib.import_module(path)]
+        late = {n for m in defines for n in {*dir(m)} - {*vars(m)} if not n.startswith("_")}
+        found = late.union(*map(own, defines))
     return {n for n in found if f"{module}.{n}" not in modules()}
 
 

@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 # Programs that need a part of manta which is not there yet. To enable one is to remove its line.
-_AIR, _DATA, _TUNE = "needs manta.air", "needs manta.data", "needs manta.tune"
+_DATA, _TUNE = "needs manta.data", "needs manta.tune"
 WAITS = {
     "d000_dataset": _DATA,
     "d000_mlflow": "needs manta.data and MlflowCallback",
@@ -26,13 +26,6 @@ WAITS = {
     "d002_tune_v1": _TUNE,
     "d002_tune_v2": _TUNE,
     "d003_tune": _TUNE,
-    "d004_amp": _AIR,
-    "d004_loading": _AIR,
-    "d004_prepare": _AIR,
-    "d004_quick_start": _AIR,
-    "d004_reproducibility": _AIR,
-    "d004_saving": _AIR,
-    "d004_torchmetrics": _AIR,
 }
 
 
