@@ -20,7 +20,7 @@ import guest
 from tap import ROOT, Skip, main
 
 build = Path(sys.argv[1]).resolve()
-PAGES = ["README.md", "docs/guide.md", "docs/python.md", "docs/large-models.md"]
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
 TEXTS = ["DESIGN.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]  # without programs
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-pedantic"]
 

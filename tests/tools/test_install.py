@@ -172,6 +172,19 @@ def test_the_program_of_the_readme_runs() -> None:
     assert said == shown, said
 
 
+def test_the_shell_of_from_c_compiles_and_runs_its_program() -> None:
+    text = (ROOT / "docs" / "from-c.md").read_text()
+    place = top / "from-c"
+    place.mkdir()
+    (place / "main.c").write_text(text.split("```c\n")[1].split("```")[0])
+    shell = text.split("```sh\n")[1]
+    said = run("bash", "-e", "-c", f"cd {place}; {shell.split('```')[0]}", env={
+        "PKG_CONFIG_PATH": str(library("manta.pc").parent), "MANTA_BIN": "",
+        "LD_LIBRARY_PATH": str(library("libmanta.so").parent),
+        "MANTA_RESULTS": str(top / "results")})
+    assert said == shell.split("```text\n")[1].split("```")[0], said
+
+
 def test_a_cxx_program_links() -> None:
     program = top / "cxx"
     run("g++", "-std=c++17", *WARNINGS, source("cpp"), *flags("--cflags", "--libs"), "-o", program)
