@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("torch.distributed.fsdp", reason="torch with FSDP is not installed")
 
-from manta import _manta, sgd  # noqa: E402
+from manta import _manta, sgd, train  # noqa: E402
+from manta.air import FailureConfig, RunConfig, ScalingConfig, session  # noqa: E402
 from manta.sgd import Trainer  # noqa: E402
 
 SMALL = {"min_num_params": 0}
@@ -321,6 +322,39 @@ def test_what_was_prepared_goes_on_by_itself(tmp_path: Path) -> None:
         shrink.trainer = trainer
         assert trainer.run(train_by_itself, checkpoint="auto", callbacks=[shrink]) == [2, 2]
     assert shrink.began == [(3, 1, False), (2, 3, True), (2, 1, True)]
+
+
+def fit(config: dict[str, Any]) -> None:
+    """In a train function of generation 3."""
+    import torch
+
+    from manta.train.torch import load_checkpoint_into, prepare_model
+    model = prepare_model(make(), parallel_strategy="fsdp", parallel_strategy_kwargs=SMALL)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    rest = load_checkpoint_into(model=model, optimizer=optimizer)
+    first = rest["step"] + 1 if rest else 0
+    for number in range(first, 6):
+        loss = step(model, optimizer, number)
+        session.report({"loss": loss, "first": first})
+        train.save_checkpoint(model=model.state_dict(), optimizer=optimizer.state_dict(),
+                              step=number, rank=session.get_world_rank(), sharded=True)
+        checkpoint = session.get_checkpoint()
+        assert checkpoint is not None
+        assert checkpoint.to_dict()["rank"] == session.get_world_rank()
+        if number == 3 and first == 0 and session.get_world_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_torch_trainer_fits_in_pieces(tmp_path: Path) -> None:
+    """Through a kill; of its result the checkpoint is whole."""
+    result = train.torch.TorchTrainer(
+        fit, train_loop_config={}, scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=str(tmp_path), verbose=0,
+                             failure_config=FailureConfig(max_failures=2))).fit()
+    assert result.error is None and result.metrics["first"] > 0
+    state = result.checkpoint.to_dict()
+    assert (state["step"], state["rank"]) == (5, 0)
+    make().load_state_dict(state["model"])
 
 
 def test_wrong_loads_say_what_to_write(two: Trainer) -> None:

@@ -18,7 +18,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from manta import sgd  # noqa: E402
+from manta import sgd, train  # noqa: E402
+from manta.air import (Checkpoint, FailureConfig, RunConfig, ScalingConfig,  # noqa: E402
+                       session)
 from manta.sgd import Trainer  # noqa: E402
 
 pytestmark = pytest.mark.deadline(300)
@@ -307,6 +309,49 @@ def test_distributed_checkpoint(two: Trainer, tmp_path: Path, wait: bool) -> Non
     with Trainer(backend="torch", num_workers=(3, 3), quiet=True, logdir=tmp_path) as three:
         for got in three.run(load, config):
             assert list(got) == list(saved) and all(got[k].equal(saved[k]) for k in saved)
+
+
+def fit_in_directories(config: dict[str, Any]) -> None:
+    """Each rank reports the files that it has of a directory of torch.distributed.checkpoint."""
+    import tempfile
+
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    from manta.train.torch import prepare_model
+    model = prepare_model(torch.nn.Linear(5, 3), parallel_strategy="fsdp")
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+
+    def state() -> dict[str, Any]:
+        weights, moments = get_state_dict(model, optimizer)
+        return {"model": weights, "optimizer": moments}
+
+    first = 0
+    if found := session.get_checkpoint():
+        loaded = {**state(), "step": 0}
+        with found.as_directory() as path:
+            dcp.load(loaded, checkpoint_id=path)
+        set_state_dict(model, optimizer, model_state_dict=loaded["model"],
+                       optim_state_dict=loaded["optimizer"])
+        first = loaded["step"] + 1
+    for step in range(first, 6):
+        optimizer.zero_grad()
+        model(torch.ones(2, 5)).square().mean().backward()
+        optimizer.step()
+        with tempfile.TemporaryDirectory() as path:
+            dcp.save({**state(), "step": step}, checkpoint_id=path)
+            session.report({"first": first, "step": step},
+                           checkpoint=Checkpoint.from_directory(path))
+        if step == 3 and first == 0 and session.get_world_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_directories_of_distributed_checkpoint_in_generation_3(tmp_path: Path) -> None:
+    result = train.torch.TorchTrainer(
+        fit_in_directories, train_loop_config={}, scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(storage_path=str(tmp_path), verbose=0,
+                             failure_config=FailureConfig(max_failures=2))).fit()
+    assert result.error is None and result.metrics["step"] == 5 and result.metrics["first"] > 0
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", None])

@@ -90,7 +90,8 @@ class Checkpoint:
 
     def to_dict(self) -> dict[Any, Any]:
         """Its entries. Those of a saved one lie in its mapping: nothing is copied until it is
-        written to."""
+        written to. Of one that ranks saved parts of, with save_checkpoint(…, sharded=True), in a
+        worker its own part; where there is no such, rank 0's, and in it whole tensors."""
         if self._data is not None:
             return dict(self._data)
         if self._is_users():
@@ -98,6 +99,8 @@ class Checkpoint:
         from manta import _state
         place = _manta.place()[:2] if _manta.in_session() else None
         found = _state.restore(self._open(), self._is_trusted(), None, place, data_only=True)
+        if self._is_in_parts() and isinstance(found, list):
+            found = found[0]
         if not isinstance(found, dict):
             raise TypeError(f"the checkpoint holds a {type(found).__name__}, not a dict\n"
                             f"hint: load_checkpoint() in a worker, or "
@@ -106,6 +109,10 @@ class Checkpoint:
 
     def _open(self) -> _manta.Checkpoint:
         return self._handle or _manta.open_checkpoint(str(self._path), True)
+
+    def _is_in_parts(self) -> bool:
+        value = self._open().value()
+        return isinstance(value, dict) and "sharded" in value
 
     def _is_trusted(self) -> bool:
         return self._trust or (self._path is not None and _is_own(self._path))
