@@ -97,12 +97,24 @@ static bool from_plain(PyObject *o, enum mpy_how how, manta_value *out, int dept
   return true;
 }
 
-// numpy.float32(1), torch.tensor(1.): what has an item() that is a number, and only one.
+// numpy.float32(1), torch.tensor(1.): what has an item() that is a number, and only one. A
+// tf.constant(1.) has it behind numpy(). NULL: it is something else.
+static PyObject *item_of(PyObject *o)
+{
+  if (!PyObject_HasAttrString(o, "dtype"))
+    return NULL;
+  if (PyObject_HasAttrString(o, "item"))
+    return PyObject_CallMethod(o, "item", NULL);
+  PyObject *array =
+      PyObject_HasAttrString(o, "numpy") ? PyObject_CallMethod(o, "numpy", NULL) : NULL;
+  PyObject *x = array ? PyObject_CallMethod(array, "item", NULL) : NULL;
+  Py_DecRef(array);
+  return x;
+}
+
 static bool from_scalar(PyObject *o, manta_value *out)
 {
-  if (!PyObject_HasAttrString(o, "item") || !PyObject_HasAttrString(o, "dtype"))
-    return false;
-  PyObject *x = PyObject_CallMethod(o, "item", NULL);
+  PyObject *x = item_of(o);
   if (!x) { // more than one element
     PyErr_Clear();
     return false;

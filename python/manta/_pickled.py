@@ -22,6 +22,19 @@ def piece(*args: Any) -> NoReturn:
     _refuse()
 
 
+def keras_model(*parts: Any) -> Any:
+    """A Keras model, of its config and its weights; in results as well. No code comes with it: its
+    classes are found by their names."""
+    from manta._frameworks.tensorflow import models
+    return models.build(*parts)
+
+
+def array_as(raw: Any, kind: str) -> Any:
+    """A numpy array of a type that is not numpy's own, of its bytes."""
+    import ml_dtypes
+    return raw.view(getattr(ml_dtypes, kind))
+
+
 def _refuse() -> NoReturn:
     from pickle import UnpicklingError
     raise UnpicklingError("this is a checkpoint of manta: open it with manta")

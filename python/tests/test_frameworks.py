@@ -126,7 +126,7 @@ def test_one_more_is_a_row(mine: Framework) -> None:
         assert type(resolve(name, None)) is MineConfig
     with pytest.raises(ValueError, match="hint: 'mine'"):
         resolve("my", None)
-    with pytest.raises(ValueError, match=r"'auto', 'torch' \(= 'pytorch'\), 'mine' \(= 'own'\), "):
+    with pytest.raises(ValueError, match=r"'torch' \(= 'pytorch'\), .*'mine' \(= 'own'\), "):
         resolve("nothing", None)
     with pytest.raises(ValueError, match="torch or mine backend"):
         Trainer(None, quiet=True).run(lambda: None, checkpoint="auto")

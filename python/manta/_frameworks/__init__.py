@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frameworks by name. Each has a file or a folder here with a subclass of base.Framework, and a row
-in this table; all that is about PyTorch lies in `torch/`.
+in this table; all that is about PyTorch lies in `torch/`, and so with the others.
 
 (1) A row is imported when its framework is asked for, and importing it does not import the
     framework: a driver that never computes does not pay for it.
@@ -30,6 +30,7 @@ class _Row:
 _ROWS = {
     "none": _Row("", "manta._frameworks.plain", "Plain"),
     "torch": _Row("torch", "manta._frameworks.torch", "Torch", ("tensor", "piece")),
+    "tensorflow": _Row("tensorflow", "manta._frameworks.tensorflow", "Tensorflow"),
 }
 _AUTOMATIC = ("torch",)  # backend="auto": the first of them that is installed
 
@@ -82,7 +83,8 @@ def is_installed(name: str) -> bool:
     if not (module := _row(name).module):
         return True
     from importlib.util import find_spec
-    return find_spec(module) is not None
+    spec = find_spec(module)
+    return spec is not None and spec.origin is not None  # a folder of that name is none
 
 
 def automatic() -> str:

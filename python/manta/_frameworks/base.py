@@ -60,6 +60,7 @@ class Framework(Backend):
     uses_onednn = False  # whose libraries must be told, before they are loaded, of a broken CPU
     warms = False  # whether there is something for `warm` to do
     saves_itself = False  # whether it can do checkpoint="auto"
+    joins_again = True  # whether a process may be in one group of ranks after another
     functions: Mapping[str, str] = {}  # that a train function calls, each with its module below
 
     # --- in the driver, where it is not imported ---
@@ -67,6 +68,16 @@ class Framework(Backend):
     def config(self) -> BackendConfig:
         """What backend="NAME" stands for."""
         return BackendConfig()
+
+    def how_to_install(self) -> str:
+        """The command, as a message has it."""
+        return f"pip install {self.name}"
+
+    def environment(self) -> dict[str, str]:
+        """Variables that it reads when it is imported, with the values that workers get: what
+        workers are forked from is not shared between programs that differ in one of them. Those
+        that are set in the environment count more."""
+        return {}
 
     def hint(self, name: str) -> str | None:
         """What somebody means who takes `name` for that of a framework."""
@@ -101,9 +112,13 @@ class Framework(Backend):
         """After a train function: what it prepared is forgotten, so that the memory goes and the
         next one finds nothing set."""
 
+    def peer_kinds(self) -> tuple[type[Exception], ...]:
+        """Of the errors that its collectives raise."""
+        return (RuntimeError,)
+
     def is_peer_error(self, error: Exception) -> bool:
-        """Whether it may follow from a lost peer: collectives fail in words of their own, and may
-        know of it before manta does."""
+        """Whether one of those kinds may follow from a lost peer: collectives fail in words of
+        their own, and may know of it before manta does."""
         text = str(error)
         return any(word in text for word in _PEER_WORDS)
 

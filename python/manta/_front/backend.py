@@ -8,7 +8,7 @@ from typing import Any
 from manta import _frameworks
 from manta._frameworks.base import BackendConfig
 
-_ABSENT = ("tensorflow", "tf", "keras", "horovod", "jax")
+_ABSENT = ("horovod", "jax")
 
 
 def resolve(backend: Any, backend_args: Any) -> BackendConfig:

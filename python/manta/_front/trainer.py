@@ -8,7 +8,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Sequence
 
-from manta import _manta
+from manta import _frameworks, _manta
 from manta._frameworks.base import Backend
 from manta._front import backend as _backend
 from manta._front import callbacks as _callbacks
@@ -31,10 +31,10 @@ _RECORD = "trainer.json"  # in a run's directory: the trainer's arguments, for r
 class Trainer:
     """Runs functions on a group of workers.
 
-    backend: "auto", "torch" (= "pytorch"), None, or a BackendConfig. num_workers: an int, or
-    (min, max) for a run that goes on with fewer. keep_workers: survivors and later runs keep their
-    processes and CUDA contexts; without it every call of a train function begins in a fresh
-    process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this host.
+    backend: "auto", "torch" (= "pytorch"), "tensorflow", None, or a BackendConfig. num_workers: an
+    int, or (min, max) for a run that goes on with fewer. keep_workers: survivors and later runs
+    keep their processes and CUDA contexts; without it every call of a train function begins in a
+    fresh process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this host.
     threads_per_worker: that torch and numpy compute with; without it OMP_NUM_THREADS if it is set,
     else cpus_per_worker, else floor(CPUs of the host / workers asked for there), at least 1. See
     the user guide for the rest.
@@ -63,6 +63,7 @@ class Trainer:
         self._shares = _resources.shares(figures)
         where = _hosts.checked(hosts)
         self._backend = _backend.resolve(backend, backend_args)
+        _check_kept(keep_workers, self._backend.framework)
         self._setting = _job.Setting(self._backend, retry=_retried(retry_exceptions),
                                      gpus=figures["gpus_per_worker"] > 0)
         self._config = config
@@ -404,6 +405,13 @@ def _threads(n: Any) -> int:
         raise ValueError(f"threads_per_worker must be an int >= 1 (None: the worker's share of the "
                          f"CPUs), not {n!r}")
     return n
+
+
+def _check_kept(keep: bool, framework: str) -> None:
+    if keep and not _frameworks.get(framework).joins_again:
+        raise ValueError(f"keep_workers=True: a process that {framework} has computed in cannot "
+                         f"join the other ranks of a later run\nhint: leave it out; every run has "
+                         f"fresh processes then")
 
 
 def _directory(name: str, given: Any) -> str | None:

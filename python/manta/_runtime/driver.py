@@ -38,15 +38,16 @@ def program(framework: str) -> Program:
     """The interpreter that forks workers, with a framework, or "none", imported."""
     import subprocess
 
+    known = _frameworks.get(framework)
     if not _frameworks.is_installed(framework):
         raise ModuleNotFoundError(f"{framework} is not installed for {sys.executable}\n"
-                                  f"hint: pip install {framework}; or Trainer(backend=None), which "
-                                  f"needs none", name=framework)
+                                  f"hint: {known.how_to_install()}; or Trainer(backend=None), "
+                                  f"which needs none", name=framework)
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     home = str(Path(manta.__file__).absolute().parent.parent)
     code = _SERVE.format(home=home)
-    env: list[str] = []
-    if _frameworks.get(framework).uses_onednn and (cure := _manta.amx_cure()):
+    env = [f"{name}={os.environ.get(name, value)}" for name, value in known.environment().items()]
+    if known.uses_onednn and (cure := _manta.amx_cure()):
         env.append(cure)
         _tell_cure(cure)
     return [sys.executable, *flags, "-P", "-c", code, framework], env

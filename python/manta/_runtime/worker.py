@@ -233,8 +233,8 @@ def is_echo(e: Exception) -> bool:
 
 
 def _may_be_echo(e: BaseException) -> bool:
-    return isinstance(e, RuntimeError) and any(framework.is_peer_error(e)
-                                               for framework in _frameworks.imported())
+    return any(isinstance(e, framework.peer_kinds()) and framework.is_peer_error(e)
+               for framework in _frameworks.imported())
 
 
 def explain(e: BaseException) -> tuple[int, str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manta._frameworks import functions as _functions
 from manta._frameworks.base import Backend, BackendConfig
+from manta._frameworks.tensorflow.config import TensorflowConfig
 from manta._frameworks.torch.config import TorchConfig
 from manta._front import look_up as _look_up
 from manta._front.hosts import Host
@@ -19,6 +20,7 @@ from manta._front.worker_group import WorkerGroup
 from manta.sgd.callbacks import PrintCallback, SGDCallback, TrainingCallback
 
 if TYPE_CHECKING:
+    from manta._frameworks.tensorflow.dataset import prepare_dataset_shard as prepare_dataset_shard
     from manta._frameworks.torch.device import get_device as get_device
     from manta._frameworks.torch.loader import prepare_data_loader as prepare_data_loader
     from manta._frameworks.torch.loading import load_checkpoint_into as load_checkpoint_into
@@ -32,9 +34,10 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.seed import set_rng_state as set_rng_state
 
 __all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "Host", "PrintCallback", "SGDCallback",
-           "SessionError", "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat",
-           "in_worker", "load_checkpoint", "local_rank", "local_world_size", "node_rank",
-           "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
+           "SessionError", "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback",
+           "WorkerGroup", "heartbeat", "in_worker", "load_checkpoint", "local_rank",
+           "local_world_size", "node_rank", "preempted", "report", "save_checkpoint", "world_rank",
+           "world_size"]
 
 
 def __getattr__(name: str) -> Any:
