@@ -31,10 +31,10 @@ from manta._front.worker_group import WorkerGroup
 
 __all__ = ["Backend", "BackendConfig", "Checkpoint", "CheckpointConfig", "CheckpointStrategy",
            "DataParallelTrainer", "FailureConfig", "Host", "PrintCallback", "Result", "RunConfig",
-           "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig",
-           "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback", "TrainingFailedError", "WorkerGroup", "get_checkpoint",
-           "get_context", "get_dataset_shard", "heartbeat", "in_worker", "load_checkpoint",
-           "local_rank", "local_world_size", "node_rank", "preempted", "report",
+           "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig", "TensorflowConfig",
+           "TorchConfig", "Trainer", "TrainingCallback", "TrainingFailedError", "WorkerGroup",
+           "get_checkpoint", "get_context", "get_dataset_shard", "heartbeat", "in_worker",
+           "load_checkpoint", "local_rank", "local_world_size", "node_rank", "preempted", "report",
            "save_checkpoint", "world_rank", "world_size"]
 
 _SUBMODULES = ("base_trainer", "callbacks", "data_parallel_trainer", "tensorflow", "torch")
