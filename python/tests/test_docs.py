@@ -31,6 +31,7 @@ PAGES = [ROOT / page for page in (
     "docs/metrics.md",
     "docs/from-torchrun.md",
     "docs/from-accelerate-lightning.md",
+    "docs/operators.md",
     "README.md",
 )]
 BLOCK = re.compile(r"^```(python|sh)\b([^\n]*)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
