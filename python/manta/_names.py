@@ -25,7 +25,7 @@ _TUNE = "call Trainer.run(train, config=…) for each config"
 _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
 _ONE = "import it from manta.util.sgd; or put the loop into a train function: "\
        "manta.sgd.Trainer(num_workers=2).run(train, config)"
-_OPERATOR = "TrainingOperator, TorchTrainer and what belongs to them are in manta.util.sgd"
+_OPERATOR = "TrainingOperator, TorchTrainer, TFTrainer and their like are in manta.util.sgd"
 _FRAMEWORK = "the backends are 'torch', 'tensorflow' and None (no framework)"
 _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_workers=4).run("\
           "function) calls a function on workers, WorkerGroup(4) gives objects on them"
@@ -34,8 +34,8 @@ _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_wor
 MODULES = {
     "manta.data": _DATA, "manta.tune": _TUNE,
     "manta.train.horovod": _FRAMEWORK,
-    "manta.util.sgd.tf": _FRAMEWORK, "manta.util.sgd.torch": _OPERATOR,
-    "manta.experimental.sgd.pytorch": _OPERATOR, "manta.experimental.sgd.tf": _FRAMEWORK,
+    "manta.util.sgd.tf": _OPERATOR, "manta.util.sgd.torch": _OPERATOR,
+    "manta.experimental.sgd.pytorch": _OPERATOR, "manta.experimental.sgd.tf": _OPERATOR,
     "manta.util.sgd.v2": "import the name from manta.sgd: from manta.sgd import Trainer, report, …",
     "manta.sgd.torch": "from manta.train.torch import prepare_model, …, or from manta.sgd",
     "manta.serve": "it is not a part of manta", "manta.rllib": "it is not a part of manta",
@@ -46,7 +46,7 @@ _SINKS = ("ProgressCallback", "JsonCallback", "JsonLoggerCallback", "CSVCallback
           "TensorboardCallback", "TBXLoggerCallback", "MlflowCallback", "MLflowLoggerCallback",
           "WandbCallback", "WandbLoggerCallback")
 _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorchTrainer",
-                 "BaseTorchTrainable", "PyTorchTrainable")
+                 "BaseTorchTrainable", "PyTorchTrainable", "TFTrainer", "TFTrainable")
 
 # Attributes of a module, or of an object by the name of its class.
 ATTRIBUTES: dict[str, dict[str, str]] = {
@@ -58,8 +58,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),
         **dict.fromkeys(("get_dataset", "get_datasets", "get_data_shard", "get_dataset_shard"),
                         _DATA),
-        **dict.fromkeys(("HorovodConfig", "TFTrainer", "TensorflowTrainer",
-                         "HorovodTrainer"), _FRAMEWORK),
+        **dict.fromkeys(("HorovodConfig", "TensorflowTrainer", "HorovodTrainer"), _FRAMEWORK),
         **dict.fromkeys(("ScalingConfig", "RunConfig", "CheckpointConfig", "Checkpoint", "Result",
                          "get_checkpoint", "get_context"), _FIT),
         "FailureConfig": "Trainer(max_retries=3, retry_exceptions=…)",

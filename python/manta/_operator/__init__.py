@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from manta._front import refuse as _refuse
 from manta._front.trainable import Trainable
 from manta._operator.creators import PyTorchTrainer
+from manta._operator.keras import TFTrainable, TFTrainer
 from manta._operator.trainable import BaseTorchTrainable, PyTorchTrainable
 from manta._operator.trainer import TorchTrainer
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.operator import CreatorOperator as CreatorOperator
     from manta._frameworks.torch.operator import TrainingOperator as TrainingOperator
 
-__all__ = ["BaseTorchTrainable", "PyTorchTrainable", "PyTorchTrainer", "TorchTrainer", "Trainable"]
+__all__ = ["BaseTorchTrainable", "PyTorchTrainable", "PyTorchTrainer", "TFTrainable", "TFTrainer",
+           "TorchTrainer", "Trainable"]
 
 _OPERATORS = ("CreatorOperator", "TrainingOperator")  # to import one is to import the framework
 

@@ -8,6 +8,7 @@ from manta.sgd import *  # noqa: F403
 
 from . import callbacks as callbacks
 from . import pytorch as pytorch
+from . import tf as tf
 from . import utils as utils
 
 def __getattr__(name: str) -> Any: ...  # what imports torch

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+from manta._front.client import *  # noqa: F403
