@@ -103,6 +103,25 @@ def start(b: Bench) -> list[Row]:
             *versus(b, rows[0], "py-start-ray", "Ray Train", theirs["ray"])]
 
 
+def fit(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s: Samples = defaultdict(list)
+    p.since("fit")  # what is read from the disk for the first time
+    theirs: list[float] = []
+    for _ in range(b.sizes.py_reps):
+        gather(s, p.since("fit"))
+    for _ in range(b.sizes.peer_reps):
+        theirs += (peers.ray("fit") or {}).get("fit_ms", [])
+    ratio = median(theirs) / median(s["fit_ms"]) if theirs else None
+    return [Row("py-fit", "fresh interpreter -> TorchTrainer.fit() of nothing has returned, 2 "
+                "workers", "ms", s["fit_ms"], ">= 10 x sooner than Ray Train",
+                None if ratio is None else ratio >= 10, "Ray Train", theirs, ratio,
+                "" if theirs else "no Ray Train: make bench-peers"),
+            Row("py-fit-again", "a second fit() of nothing in the same driver", "ms",
+                s["again_ms"])]
+
+
 def step(b: Bench) -> list[Row]:
     if not (p := package(b)):
         return []
@@ -197,6 +216,22 @@ def checkpoint(b: Bench) -> list[Row]:
                 peer=s["torch_save_ms"], ratio=pair_ratio(s["torch_save_ms"], s["save_ms"])),
             *versus(b, row, "py-stall-ray", "Ray Train", ray),
             *(checkpoint_of_gpu(b, p) if Path("/dev/nvidia0").exists() else [])]
+
+
+def fit_checkpoint(b: Bench) -> list[Row]:
+    if not (p := package(b)):
+        return []
+    s: Samples = defaultdict(list)
+    for _ in range(b.sizes.rounds):
+        with tempfile.TemporaryDirectory(dir=b.scratch) as d:
+            gather(s, p.samples("fit_checkpoint", b.sizes.state_mb, max(2, b.sizes.reps // 2),
+                                b.sizes.step_ms, d))
+    ratio = pair_ratio(s["dict_ms"], s["copy_ms"])
+    what = f"stall of session.report() with a checkpoint of {b.sizes.state_mb} MB"
+    return [Row("py-fit-stall", f"{what}, a dict", "ms", s["dict_ms"], "<= 2 x memcpy",
+                ratio is not None and ratio <= 2, "memcpy", s["copy_ms"], ratio),
+            Row("py-fit-directory", f"{what}, a directory that is moved", "ms", s["directory_ms"],
+                "<= 5", median(s["directory_ms"]) <= 5)]
 
 
 def checkpoint_of_gpu(b: Bench, p: Package) -> list[Row]:

@@ -26,17 +26,18 @@ NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
          "comm-same", "ddp", "ddp-overlap"]
-OF_PACKAGE = ["py-start", "py-start-torch", "py-step", "py-again", "py-again-fresh",
+OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
+              "py-fit-stall", "py-fit-directory", "py-step", "py-again", "py-again-fresh",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
               "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
               "py-recover-gloo", "py-recover-cold", "py-ddp-mlp", "py-ddp-resnet", "py-memory",
               "py-same"]
 # OpenMPI may be missing, these may not
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
-          "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
+          "py-fit-stall", "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
 WITHOUT_BAR = ["start-create", "again-first", "again-fresh", "py-again-at-once", "stall-first",
                "write-slow-cpu", "many-pss",
-               "py-stall-first", "py-stall-torch",
+               "py-stall-first", "py-stall-torch", "py-fit-again",
                "ddp-overlap"]  # this has one where there are spare cores
 
 number = 0

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/peers/ray_train.py start|report|checkpoint|recover SINCE DIR [N] - Ray Train, 2 workers.
+"""bench/peers/ray_train.py start|fit|report|checkpoint|recover SINCE DIR [N] - Ray Train, two
+workers.
 
-Prints samples as our own programs do. start: also a second fit in the same driver. report: N
+Prints samples as our own programs do. start: also a second fit in the same driver. fit: of a
+function that does nothing, from the start of the interpreter to its return. report: N
 reports, and what a controller that looks every 50 ms makes of them. checkpoint: N times a
 state_dict of 100 MB. recover: N kills in the training of bench/py/recovery.py.
 """
@@ -53,6 +55,11 @@ def start() -> None:
     fit(line, {"dir": str(WHERE), "name": "second"})
     print("again_ms", (when("second") - before) / 1e6)
     print("fit_ms", (time.monotonic_ns() - before) / 1e6)
+
+
+def fit_nothing() -> None:
+    fit(lambda config: None, {})
+    print("fit_ms", (time.monotonic_ns() - SINCE) / 1e6)
 
 
 def reports(config: dict[str, Any]) -> None:
@@ -123,5 +130,6 @@ def recover() -> None:
 
 ray.init(include_dashboard=False, logging_level="error", log_to_driver=False,
          num_cpus=max(2, os.cpu_count() or 1))
-{"start": start, "report": report, "checkpoint": checkpoint, "recover": recover}[WHAT]()
+{"start": start, "fit": fit_nothing, "report": report, "checkpoint": checkpoint,
+ "recover": recover}[WHAT]()
 ray.shutdown()
