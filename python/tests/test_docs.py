@@ -97,7 +97,9 @@ echo "ssh $*: no such host" >&2; exit 255
 @pytest.mark.usefixtures("ssh")
 @pytest.mark.parametrize("section", [s for s in sections() if not s.needs], ids=lambda s: s.name)
 def test_blocks_do_what_is_said(section: Section, tmp_path: Path,
+                                monkeypatch: pytest.MonkeyPatch,
                                 capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)  # what they write goes there
     if NEEDS_TORCH.search(section.code + "".join(section.files.values())):
         pytest.importorskip("torch", reason="torch is not installed")
     run_section(section, tmp_path, capfd)
