@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from operators import (Line, data_creator, line, model_creator, optimizer_creato
 from torch.utils.data import DataLoader  # noqa: E402
 
 from manta._operator.statistics import reduced  # noqa: E402
-from manta.util.sgd import PyTorchTrainer, TorchTrainer, TrainingOperator  # noqa: E402
+from manta.util.sgd import (PyTorchTrainer, TFTrainer, TorchTrainer,  # noqa: E402
+                            TrainingOperator)
 from manta.util.sgd.utils import BATCH_SIZE  # noqa: E402
 
 
@@ -260,6 +262,13 @@ def test_functions_in_the_place_of_an_operator_class() -> None:
                            optimizer_creator=optimizer_creator, loss_creator=torch.nn.MSELoss,
                            use_local=True, use_gpu=False)
     assert trainer.train()["batch_count"] == 8
+
+
+def test_a_framework_that_is_not_there() -> None:
+    if importlib.util.find_spec("tensorflow"):
+        pytest.skip("tensorflow is installed: see with_tensorflow/test_operator.py")
+    with pytest.raises(ModuleNotFoundError, match="pip install tensorflow"):
+        TFTrainer(model_creator, data_creator)
 
 
 def test_wrong_arguments() -> None:

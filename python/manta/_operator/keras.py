@@ -2,8 +2,8 @@
 """The trainer of Keras models: functions that make model and data, and fit() on all workers.
 
 A process cannot leave a cluster of TensorFlow and join another: a call is a run, in fresh
-processes, which make the model again and give it the weights and the optimizer's variables that the driver
-keeps. What is done about lost workers, the runtime does.
+processes, which make the model again and give it the weights and the optimizer's variables that the
+driver keeps. What is done about lost workers, the runtime does.
 """
 
 from __future__ import annotations
