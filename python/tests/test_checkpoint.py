@@ -135,6 +135,16 @@ def test_begin_from_a_directory(trainer: Trainer) -> None:
     assert trainer.run(load, checkpoint=checkpoints(trainer)[-1]) == [8, 8]
 
 
+def test_the_best_without_a_score_is_the_newest(trainer: Trainer) -> None:
+    def train() -> None:
+        for step in range(3):
+            sgd.save_checkpoint(step=step)
+    trainer.run(train)
+    assert trainer.best_checkpoint["step"] == 2
+    assert trainer.run(lambda: sgd.load_checkpoint()["step"],
+                       checkpoint=trainer.best_checkpoint_path)[0] == 2
+
+
 @pytest.mark.parametrize("obj", [[1, {"a": 2}], "text", None, 7], ids=repr)
 def test_any_object(trainer: Trainer, obj: Any) -> None:
     def save(config: dict[str, Any]) -> None:

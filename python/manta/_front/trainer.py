@@ -357,8 +357,12 @@ class Trainer:
 
     @property
     def best_checkpoint_path(self) -> Path | None:
-        """The checkpoint with the best score on disk, if checkpoint_strategy names one."""
-        return Path(p) if (p := self._trainer.best_checkpoint()) else None
+        """The checkpoint on disk with the best score; the newest one if checkpoint_strategy names
+        no score."""
+        if p := self._trainer.best_checkpoint():
+            return Path(p)
+        kept = self.latest_checkpoint_dir and self.latest_checkpoint_dir.glob("*/manifest.json")
+        return max((m.parent for m in kept or ()), key=lambda p: int(p.name), default=None)
 
     @property
     def best_checkpoint(self) -> Any:
