@@ -71,6 +71,19 @@ def test_numbers_of_checkpoints(tmp_path: Path) -> None:
         assert (found["step"], found["_current_checkpoint_id"]) == (3, 2)
 
 
+def test_a_copy_elsewhere_is_resumed_from(tmp_path: Path) -> None:
+    """Plain values need no trust; what has to be unpickled does."""
+    first = fit(counting, {"steps": 2}, tmp=tmp_path)
+    assert first.checkpoint is not None
+    copy = first.checkpoint.to_directory(tmp_path / "copy")
+    again = fit(counting, {"steps": 4}, resume=Checkpoint.from_directory(copy), tmp=tmp_path)
+    assert again.checkpoint is not None and again.checkpoint.to_dict()["step"] == 3
+    odd = Checkpoint.from_dict({"step": 1, "odd": Odd(1, why="pickled")})
+    foreign = Checkpoint.from_directory(odd.to_directory(tmp_path / "foreign"))
+    with pytest.raises(PermissionError, match="trust=True"):
+        fit(counting, {"steps": 4}, resume=foreign, tmp=tmp_path)
+
+
 # --- failures -------------------------------------------------------------------------------------
 
 

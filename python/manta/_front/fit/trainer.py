@@ -184,8 +184,12 @@ class DataParallelTrainer:
                               kept.checkpoint_frequency or 0, self.preprocessor, self.metadata)
         start: Any = self.starting_checkpoint
         trust = start is not None and start._is_trusted()
-        if start is not None and start._is_manta():  # libmanta brings it to the workers
-            start = start.path
+        if start is not None and start._is_manta():
+            from manta import _state
+            if trust or not _state.is_pickled(start.path):
+                start = start.path  # libmanta brings it to the workers
+            else:  # plain values can be read all the same, and others are refused here
+                start = Checkpoint.from_dict(start.to_dict())
         return _request.RunRequest(Loop(self.train_loop_per_worker, facts), self.train_loop_config,
                                    None, None, start, kept.strategy(), None, trust)
 
