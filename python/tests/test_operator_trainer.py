@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,41 @@ def test_wrong_arguments() -> None:
         local.train(max_retries=-1)
     with pytest.raises(TypeError, match="num_steps"):
         local.train(steps_num=2)
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+
+class OnGpu(Line):
+    def setup(self, config: dict[str, Any]) -> None:
+        super().setup(config)
+        self.model.register_forward_hook(self._look)
+
+    def _look(self, module: Any, given: Any, output: Any) -> None:
+        self.seen = (output.device.type, output.dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("half", [False, True])
+def test_an_operator_on_a_gpu(half: bool, tmp_path: Path) -> None:
+    """Batches come there by themselves; the state goes on from one trainer to the next; the model
+    and the state are in host memory here."""
+    trainer = TorchTrainer(training_operator_cls=OnGpu, use_fp16=half)  # use_gpu="auto"
+    first = trainer.train()
+    kind, dtype, fp16, scale = trainer.apply_all_operators(
+        lambda op: (*op.seen, op.use_fp16_native, op._amp_scaler.get_scale()))[0]
+    assert (kind, dtype) == ("cuda", torch.float16 if half else torch.float32)
+    assert fp16 is half and (scale > 1) is half
+    assert trainer.get_model().weight.device.type == "cpu"
+    pid = trainer.apply_all_workers(os.getpid)[0]
+    os.kill(pid, signal.SIGKILL)
+    second = trainer.train(max_retries=1)
+    assert second["epoch"] == 2 and second["train_loss"] < first["train_loss"]
+    path = trainer.save(tmp_path / "saved")
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    assert ("amp_native" in state) is half
+    other = TorchTrainer(training_operator_cls=OnGpu, use_fp16=half, use_gpu=False)
+    other.load(path)
+    assert other.train()["epoch"] == 3
+    trainer.shutdown()
+    other.shutdown()
