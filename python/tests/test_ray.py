@@ -70,7 +70,8 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_paths_lead_to_the_very_same_modules() -> None:
-    paths = [p for p in TARGETS if p != "manta.util"]
+    absent = () if importlib.util.find_spec("tensorflow") else ("manta.train.tensorflow.keras",)
+    paths = [p for p in TARGETS if p not in ("manta.util", *absent)]
     code = "import importlib, sys\n" + "\n".join(
         f"import ray{p[5:]}; assert ray{p[5:]} is importlib.import_module({p!r})" for p in paths)
     code += "".join(f"\nimport {p}; assert sys.modules[{p!r}] is sys.modules[{other!r}]"
@@ -434,7 +435,11 @@ def offered(module: str) -> set[str]:
 
 @pytest.mark.parametrize("module", modules())
 def test_the_page_lists_every_name(module: str) -> None:
-    assert set(listed().get(module, ())) == offered(module)
+    try:
+        found = offered(module)
+    except ModuleNotFoundError as e:
+        pytest.skip(f"{e.name} is not installed")
+    assert set(listed().get(module, ())) == found
 
 
 def test_every_name_of_the_page_is_there() -> None:
@@ -442,7 +447,10 @@ def test_every_name_of_the_page_is_there() -> None:
     assert set(rows) <= set(modules())
     code = "import importlib, json, sys, manta.compat.ray as c; c.install()\n" \
            "for m, names in json.load(open(sys.argv[1])).items():\n" \
-           "    for n in names:\n        getattr(importlib.import_module(m), n)\n"
+           "    for n in names:\n" \
+           "        try:\n            getattr(importlib.import_module(m), n)\n" \
+           "        except ModuleNotFoundError as e:  # a framework that is not installed\n" \
+           "            assert e.name == 'tensorflow', (m, n)\n"
     where = Path(os.environ["MANTA_RESULTS"]).parent / "names.json"
     where.write_text(json.dumps(rows))
     run("-c", code, where)

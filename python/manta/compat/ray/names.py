@@ -18,7 +18,6 @@ OWN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("__commit__", "__version__", "get_gpu_ids", "init"), _CORE),
     },
     "ray.util": dict.fromkeys(("get_node_ip_address",), _CORE),
-    "ray.util.client": {"ray": "manta.compat.ray.client"},
 }
 
 # Packages of ray that are the packages of manta of the same name, with all below them.
