@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import pytest
 
-from manta import train
+from manta import _command, train
 from manta.air import (Checkpoint, CheckpointConfig, FailureConfig, Result, RunConfig,
                        ScalingConfig, session)
 from manta.train import DataParallelTrainer, TrainingFailedError
@@ -334,3 +334,29 @@ def test_a_run_ends_where_it_is_told_to(tmp_path: Path, stop: Any) -> None:
 def test_a_metric_that_nobody_reports_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no report has the metric 'acc'.*\nhint: it has loss"):
         fit(endless, {}, tmp=tmp_path, stop={"acc": 1})
+
+
+# --- several hosts --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["here", "there"])
+def test_directories_of_several_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                      first: str) -> None:
+    """Wherever rank 0 is: all of them have the run's directory."""
+    agent = f"exec {os.environ.get('MANTA_BIN') or _command.path()} agent --stdio"
+    hosts = ["here 1", f"there 1 {agent}"]
+    monkeypatch.setenv("MANTA_HOSTS", "; ".join(hosts if first == "here" else hosts[::-1]))
+
+    def loop() -> None:
+        import tempfile
+        for step in range(2):
+            with tempfile.TemporaryDirectory() as place:
+                Path(place, f"rank{session.get_world_rank()}").write_text(str(step))
+                session.report({"node": session.get_node_rank()},
+                               checkpoint=Checkpoint.from_directory(place))
+
+    result = fit(loop, workers=2, tmp=tmp_path, checkpoint_config=CheckpointConfig(num_to_keep=1))
+    assert result.checkpoint is not None
+    place = Path(result.checkpoint.path)
+    assert {p.name: p.read_text() for p in place.iterdir()} == {"rank0": "1", "rank1": "1"}
+    assert [p.name for p in place.parent.glob("checkpoint_*")] == ["checkpoint_000002"]
