@@ -21,6 +21,8 @@ _EARLIER = {("manta._state.packing", "tensor"), ("manta._state.pieces", "piece")
 class _Readers:
     """Of a checkpoint: one for each framework that has tensors in it."""
 
+    models = True
+
     def __init__(self, device: Any, whole: bool, lazy: bool):
         self.device, self.whole, self.lazy = device, whole, lazy
         self.known: dict[str, Reader] = {}
@@ -49,7 +51,12 @@ _DATA |= {("collections", "OrderedDict"), ("datetime", "datetime"), ("datetime",
 _DATA |= {(f"numpy{core}.{module}", name) for core in (".core", "._core")
           for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"),
                                ("numeric", "_frombuffer"))}
-_DATA |= {("numpy", "ndarray"), ("numpy", "dtype")}
+_DATA |= {("numpy", "ndarray"), ("numpy", "dtype"), ("manta._pickled", "itself"),
+          ("manta._pickled", "array_as")}
+
+
+def _no_model(*parts: Any) -> None:
+    """In the place of manta._pickled.keras_model, for who looks at something else."""
 
 
 class _Plain(pickle.Unpickler):
@@ -78,6 +85,8 @@ class _Unpickler(_Plain):
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "manta._pickled" or (module, name) in _EARLIER:
+            if name == "keras_model" and not self.readers.models:
+                return _no_model
             if name not in self.words and (reader := self.readers.of(name)):
                 self.words |= reader.words(self.rank, self.source)
             if name in self.words:
@@ -89,7 +98,7 @@ class _Unpickler(_Plain):
 
 def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = None,
             place: tuple[int, int] | None = None, *, data_only: bool = False,
-            lazy: bool = False) -> Any:
+            lazy: bool = False, models: bool = True) -> Any:
     """The object that a checkpoint holds. Its tensors lie in the checkpoint's own mapping: pages
     are read when they are looked at, and a write changes nobody else's. Those that were on a GPU
     are now in host memory, or on `device` if one is given.
@@ -100,13 +109,15 @@ def restore(checkpoint: _manta.Checkpoint, trust: bool = True, device: Any = Non
     in which tensors that ranks have saved pieces of are not put together. A checkpoint of a program
     in C is a dict of its tensors, with its value as "_value". Without `trust` nothing is unpickled:
     that runs whatever its writer put into it; data_only: but for plain values, arrays and tensors,
-    which run nothing."""
+    which run nothing. models: whether Keras models are made, which all ranks of a strategy do
+    together, or None stands for each."""
     rows = checkpoint.tensors()
     value = checkpoint.value()
     parts = value.get("parts") if isinstance(value, dict) else None
     world = value.get("sharded") if isinstance(parts, list) else None
     own = place[0] if place and place[1] == world and not lazy else None
     readers = _Readers(device, whole=world is not None and own is None, lazy=lazy)
+    readers.models = models
     if world is None:
         return _restore(rows, value, trust, 0, readers, data_only)
     objects = [_restore(_of_rank(rows, r), value["parts"][r], trust, r, readers,

@@ -8,7 +8,8 @@ from typing import Any, Iterable, Mapping
 
 import tensorflow as tf
 
-from manta._front import session
+from manta._frameworks.tensorflow.checkpoint import TensorflowCheckpoint
+from manta._front.fit import context
 
 _EVENTS = ("train_begin", "train_end", "epoch_begin", "epoch_end", "train_batch_begin",
            "train_batch_end", "test_begin", "test_end", "test_batch_begin", "test_batch_end",
@@ -40,9 +41,8 @@ class ReportCheckpointCallback(tf.keras.callbacks.Callback):  # type: ignore[mis
     def _on(self, event: str, *args: Any, logs: dict[str, Any] | None = None) -> None:
         """Keras gives the number of the epoch or batch, if there is one, and its logs."""
         given = logs if logs is not None else args[-1] if args else None
-        session.report(**self._chosen(given if isinstance(given, dict) else {}))
-        if event in self._saves:
-            session.save_checkpoint(model=self.model)
+        saved = TensorflowCheckpoint.from_model(self.model) if event in self._saves else None
+        context.report(self._chosen(given if isinstance(given, dict) else {}), checkpoint=saved)
 
     def _chosen(self, logs: dict[str, Any]) -> dict[str, Any]:
         if self._metrics is None:

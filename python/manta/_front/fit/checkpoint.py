@@ -92,13 +92,18 @@ class Checkpoint:
         """Its entries. Those of a saved one lie in its mapping: nothing is copied until it is
         written to. Of one that ranks saved parts of, with save_checkpoint(…, sharded=True), in a
         worker its own part; where there is no such, rank 0's, and in it whole tensors."""
+        return self._read(models=True)
+
+    def _read(self, models: bool) -> dict[Any, Any]:
+        """models: whether those of Keras are made, or None stands for each."""
         if self._data is not None:
             return dict(self._data)
         if self._is_users():
             return {PACKED: self.to_bytes()}
         from manta import _state
         place = _manta.place()[:2] if _manta.in_session() else None
-        found = _state.restore(self._open(), self._is_trusted(), None, place, data_only=True)
+        found = _state.restore(self._open(), self._is_trusted(), None, place, data_only=True,
+                               models=models)
         if self._is_in_parts() and isinstance(found, list):
             found = found[0]
         if not isinstance(found, dict):
@@ -220,7 +225,7 @@ class Checkpoint:
 
     def _entries(self) -> dict[Any, Any]:
         """Of a dict; those of a directory are none of ours."""
-        return {} if self._is_users() else self.to_dict()
+        return {} if self._is_users() else self._read(models=False)
 
     def get_preprocessor(self) -> Any:
         """What the trainer was given as `preprocessor`, or None."""
