@@ -21,6 +21,7 @@ torch = pytest.importorskip("torch")
 from operators import Line, Mortal  # noqa: E402
 
 import manta  # noqa: E402
+from manta import _manta, sgd  # noqa: E402
 from manta.util.sgd import TorchTrainer  # noqa: E402
 
 
@@ -171,6 +172,65 @@ def test_retries_from_a_checkpoint_that_is_named(mortal: Any, tmp_path: Path,
     trainer.train()
     trainer.train(max_retries=1, checkpoint=first)  # dies, and is the first pass again
     assert weights(trainer) == undisturbed[0] and trainer._instances.failures == 1
+
+
+class Saving(Line):
+    """Rank 0 dies while its state is asked for, once."""
+
+    def state_dict(self) -> Any:
+        flag = Path(self.config["flag"])
+        if self.global_step == 8 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+def test_a_death_while_the_state_is_taken(tmp_path: Path, undisturbed: list[list[float]]) -> None:
+    """It is a part of the second pass, at whose end it is; and of the third, which begins with it
+    because somebody has had the operators."""
+    trainer = TorchTrainer(training_operator_cls=Saving, num_workers=2,
+                           config={"flag": str(tmp_path / "died")})
+    trainer.train()
+    trainer.train()
+    assert trainer._instances.failures == 1
+    (tmp_path / "died").unlink()
+    trainer.update_scheduler(0)
+    trainer.train()
+    assert trainer._instances.failures == 2 and weights(trainer) == undisturbed[2]
+    trainer.shutdown()
+
+
+def test_a_pass_that_keeps_nothing_leaves_nothing_older(tmp_path: Path) -> None:
+    trainer = TorchTrainer(training_operator_cls=Line, num_workers=2)
+    first = trainer.save(tmp_path / "first")
+    trainer.train(max_retries=0, checkpoint=first)
+    kill(*trainer.apply_all_workers(os.getpid))
+    with pytest.raises(RuntimeError, match="not kept"):
+        trainer.validate()
+    trainer.shutdown()
+
+
+def _train(config: dict[str, Any]) -> tuple[int, int, list[float]]:
+    """An operator in a train function; rank 1 dies in the second pass of the first attempt."""
+    operator = Line(config, world_rank=sgd.world_rank(), local_rank=sgd.local_rank(),
+                    is_distributed=True, wrap_ddp=True, add_dist_sampler=True)
+    attempt = _manta.place()[5]
+    passes = 0
+    while operator.optimizer.param_groups[0]["lr"] > 0.04:
+        for step, batch in enumerate(operator._get_train_loader()):
+            operator.train_batch(batch)
+            if (attempt, passes, step, sgd.world_rank()) == (0, 1, 1, 1):
+                os.kill(os.getpid(), signal.SIGKILL)
+        operator.optimizer.param_groups[0]["lr"] /= 1.5  # is saved with it
+        passes += 1
+    return attempt, passes, [p.item() for p in operator._get_original_models()[0].parameters()]
+
+
+def test_an_operator_is_saved_by_a_run_with_checkpoint_auto(tmp_path: Path) -> None:
+    with sgd.Trainer("torch", num_workers=2, logdir=tmp_path, quiet=True) as trainer:
+        both = trainer.run(_train, {}, checkpoint="auto")
+    assert [b[:2] for b in both] == [(1, 2)] * 2  # the first of three was not made again
+    assert both[0][2] == both[1][2]
 
 
 # --- resources ------------------------------------------------------------------------------------

@@ -118,8 +118,8 @@ class Instances:
                 self.failures += 1
                 if left == 0:
                     raise
-                _warn(f"{str(e).splitlines()[0]}\ntrying again from the state before this pass; "
-                      f"{left - 1} more {'retry' if left == 2 else 'retries'} after this one")
+                _warn(f"{str(e).splitlines()[0]}\ntrying again from the state before this pass "
+                      f"(retries left: {left - 1})")
         raise AssertionError("unreachable")
 
     # --- the state that is kept -------------------------------------------------------------------
@@ -137,12 +137,11 @@ class Instances:
         """A call changes it, and does not keep it."""
         self._kept, self._is_newest, self._is_lost = None, False, True
 
-    def newest(self) -> bytes:
+    def newest(self, retries: int = 0) -> bytes:
         """Of rank 0, if it is not kept already."""
         if self._kept is None or not self._is_newest:
-            found = self.reach("state_of_first")[0]
-            self.keep(found)
-            return bytes(found)
+            self.keep(self.attempt(retries, "state_of_first")[0])
+        assert self._kept is not None
         return self._kept
 
     def begin_from(self, kept: bytes) -> None:

@@ -109,22 +109,24 @@ class TorchTrainer:
         if dataset is not None and not hasattr(dataset, "get_shard"):
             raise TypeError(f"dataset must have get_shard(rank), not {dataset!r}")
         keep = max_retries > 0 or checkpoint == "auto"
-        self._prepare_retries(keep, checkpoint)
+        self._prepare_retries(max_retries, keep, checkpoint)
         answers = self._instances.attempt(max_retries, "train", num_steps, profile, info, dataset,
                                           keep)
         if keep:
             self._instances.keep(answers[0][1])
+        else:
+            self._instances.drop()
         stats = [found for found, _ in answers]
         return reduced(stats) if reduce_results else stats
 
-    def _prepare_retries(self, keep: bool, checkpoint: Any) -> None:
+    def _prepare_retries(self, retries: int, keep: bool, checkpoint: Any) -> None:
         """The state that a pass is made again from."""
         if checkpoint is not None and checkpoint != "auto":
             self._instances.begin_from(newest_in(checkpoint).read_bytes())
         elif not keep:
             self._instances.drop()
         else:
-            state = self._instances.newest()
+            state = self._instances.newest(retries)
             if checkpoint == "auto":
                 self._auto.write(state)
 
