@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the fronts have in common. A front is a package by whose names users import manta: `sgd`,
-`train`. None of them imports another; each shows what it has of here and of the frameworks."""
+`train`, `air`. None of them imports another; each shows what it has of here and of the
+frameworks."""
 
 from __future__ import annotations
 
