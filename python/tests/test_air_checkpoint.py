@@ -215,6 +215,23 @@ def test_another_file_system_gets_a_copy(tmp_path: Path, monkeypatch: pytest.Mon
     assert (tmp_path / "to" / "link").is_symlink()
 
 
+def test_files_share_their_blocks_where_that_is_possible(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ioctl(to: int, request: int, source: int) -> None:
+        asked.append(request)
+        os.write(to, os.read(source, 100).upper())
+    source = tree(tmp_path / "source")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.fcntl, "ioctl", ioctl)
+        files.clone(source, tmp_path / "shared")
+    assert read(tmp_path / "shared") == {"sub/a": "A", "b": "B", "link": "B"}
+    assert asked == [0x40049409] * 2
+    files.clone(source, tmp_path / "real")  # shared or copied, whatever this one can do
+    assert read(tmp_path / "real") == read(source)
+
+
 def test_what_counts_as_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert files.is_temporary(tmp_path / "x") and not files.is_temporary(tmp_path)

@@ -64,7 +64,7 @@ def test_numbers_of_checkpoints(tmp_path: Path) -> None:
     assert first.checkpoint is not None
     assert first.checkpoint.to_dict()["_current_checkpoint_id"] == 1
     for given in (first.checkpoint, Checkpoint.from_dict(first.checkpoint.to_dict()),
-                  Checkpoint(first.checkpoint.path, trust=True)):
+                  Checkpoint(first.checkpoint.path)):  # plain values need nobody's word
         again = fit(counting, {"steps": 4}, resume=given, tmp=tmp_path)
         assert again.checkpoint is not None
         found = again.checkpoint.to_dict()
@@ -82,6 +82,18 @@ def test_a_copy_elsewhere_is_resumed_from(tmp_path: Path) -> None:
     foreign = Checkpoint.from_directory(odd.to_directory(tmp_path / "foreign"))
     with pytest.raises(PermissionError, match="trust=True"):
         fit(counting, {"steps": 4}, resume=foreign, tmp=tmp_path)
+
+
+class Own:
+    """What only runs code of the user's can read."""
+
+
+def test_a_stranger_is_not_resumed_from(tmp_path: Path) -> None:
+    place = Checkpoint.from_dict({"step": 1, "own": Own()}).to_directory(tmp_path / "c")
+    with pytest.raises(PermissionError, match="trust=True"):
+        fit(counting, {"steps": 3}, resume=Checkpoint(place), tmp=tmp_path)
+    result = fit(counting, {"steps": 3}, resume=Checkpoint(place, trust=True), tmp=tmp_path)
+    assert [row["step"] for row in result.rows] == [2]
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -231,6 +243,28 @@ def test_the_best_directories_stay(tmp_path: Path) -> None:
     assert best is not None and Path(best.path, "step.txt").read_text() == "1"
 
 
+def test_ranks_that_do_not_report_are_not_waited_for(tmp_path: Path) -> None:
+    def loop(config: dict[str, Any]) -> None:
+        import tempfile
+
+        from manta._front.fit import parts
+        parts.ARRIVAL_S = 0.2
+        if session.get_world_rank() == 1:
+            for _ in range(config["others"]):
+                session.report({})
+            return
+        for step in range(2):
+            with tempfile.TemporaryDirectory() as place:
+                Path(place, "step").write_text(str(step))
+                session.report({"step": step}, checkpoint=Checkpoint(place))
+
+    result = fit(loop, {"others": 0}, workers=2, tmp=tmp_path)
+    assert result.checkpoint is not None
+    assert Path(result.checkpoint.path, "step").read_text() == "1"
+    with pytest.raises(RuntimeError, match="report"):  # one that left is named
+        fit(loop, {"others": 1}, workers=2, tmp=tmp_path)
+
+
 # --- a run that broke off -------------------------------------------------------------------------
 
 
@@ -329,6 +363,14 @@ def test_a_run_ends_where_it_is_told_to(tmp_path: Path, stop: Any) -> None:
     assert result.checkpoint.to_dict()["step"] == 2  # that of the last report
     again = DataParallelTrainer.restore(tmp_path / "stopped").fit()
     assert again.metrics == result.metrics  # it is over
+
+
+def test_a_metric_of_the_name_done_is_the_users(tmp_path: Path) -> None:
+    def loop() -> None:
+        for step in range(3):
+            session.report({"done": True, "step": step})
+    result = fit(loop, tmp=tmp_path)
+    assert [(row["step"], row["done"]) for row in result.rows] == [(i, True) for i in range(3)]
 
 
 def test_a_metric_that_nobody_reports_is_named(tmp_path: Path) -> None:

@@ -154,6 +154,7 @@ def test_a_directory_with_torch_save() -> None:
     assert os.listdir(first.checkpoint.path) == ["model.pt"]
     second = fit(loop, {"epochs": 3}, resume_from_checkpoint=first.checkpoint)
     assert [row["epoch"] for row in second.rows] == [2]
+    assert (first.checkpoint._number(), second.checkpoint._number()) == (1, 1)  # as of dicts
     assert torch.load(Path(second.checkpoint.path, "model.pt"))["epoch"] == 2
 
 

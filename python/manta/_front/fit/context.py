@@ -91,11 +91,11 @@ def _report(metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
     elif facts.trial_id and place is not None:
         parts.await_others()
     row = dict(metrics)
-    ends = first and facts.stop is not None and is_reached(facts.stop, facts.trial_id, row)
+    ends = False
+    if first and facts.stop is not None:
+        ends = row[DONE] = is_reached(facts.stop, facts.trial_id, row)
     if first and checkpoint is not None:
         row[SHOULD_CHECKPOINT] = True  # the driver that ends the run here waits for it
-    if ends:
-        row[DONE] = True
     _manta.report(**row)
     if place is not None:
         _manta.save([], {"format": DIRECTORY, "directory": place.name, ID: number})

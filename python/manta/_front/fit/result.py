@@ -126,11 +126,11 @@ class History(SGDCallback):
         """With the names that programs look for."""
         before = self.rows[-1]["time_total_s"] if self.rows else 0.0
         stamp = row["_timestamp"]
-        return {**row, "training_iteration": row["_training_iteration"],
+        return {"done": False, **row, "training_iteration": row["_training_iteration"],
                 "time_this_iter_s": row["_time_this_iter_s"],
                 "time_total_s": before + row["_time_this_iter_s"], "timestamp": stamp,
                 "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(stamp)),
-                "done": bool(row.get("done", False)), "trial_id": self.trial_id}
+                "trial_id": self.trial_id}
 
 
 def _lines(path: Path) -> Iterator[tuple[Row, int]]:

@@ -46,12 +46,6 @@ class Loop:
             context.leave()
 
 
-def _is_over(run: Path) -> bool:
-    """Whether `stop` has ended it; to libmanta it is one that broke off."""
-    rows = _result.rows_of(run)
-    return bool(rows) and bool(rows[-1]["done"])
-
-
 class DataParallelTrainer:
     """Runs a train function on all workers: DataParallelTrainer(train).fit(). A subclass for a
     framework names it, and may take its config by another name."""
@@ -138,7 +132,7 @@ class DataParallelTrainer:
         """Runs it to its end. What the train function raises beyond max_failures comes out as its
         own type, which is a TrainingFailedError as well."""
         experiment = self._experiment()
-        if self._resumed is not None and _is_over(self._resumed):
+        if self._resumed is not None and self._is_over(self._resumed):
             return _result.read(self._resumed, self._kept(), self.train_loop_config)
         record.write(experiment, self._arguments())
         history = History(f"{secrets.token_hex(3)[:5]}_00000")
@@ -209,11 +203,15 @@ class DataParallelTrainer:
             return as_failure(e)
         return None
 
-    @staticmethod
-    def _is_last(run: Run, reports: Reports) -> bool:
+    def _is_over(self, run: Path) -> bool:
+        """Whether `stop` has ended it; to libmanta it is one that broke off."""
+        rows = _result.rows_of(run) if self.run_config.stop is not None else []
+        return bool(rows) and rows[-1].get(context.DONE) is True
+
+    def _is_last(self, run: Run, reports: Reports) -> bool:
         """Whether `stop` was reached; the checkpoint of that report is on disk then."""
         row = list.__getitem__(reports, 0) if reports else None
-        if not row or not row.get(context.DONE):
+        if self.run_config.stop is None or not row or row.get(context.DONE) is not True:
             return False
         by = time.monotonic() + _STORE_S
         while row.get(context.SHOULD_CHECKPOINT) and _result.newest_iteration(
