@@ -51,6 +51,7 @@ _DEFINED_IN = {
     **dict.fromkeys(("AverageMeter", "AverageMeterCollection"), "manta._front.meters"),
     "CheckpointStrategy": "manta._front.strategy", "Host": "manta._front.hosts",
     "Reports": "manta._front.run", "SessionError": "manta._front.session",
+    "HorovodConfig": "manta._frameworks.horovod.config",
     "TensorflowCheckpoint": "manta._frameworks.tensorflow.checkpoint",
     "TensorflowConfig": "manta._frameworks.tensorflow.config",
     "TorchCheckpoint": "manta._frameworks.torch.checkpoint",

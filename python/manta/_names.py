@@ -26,14 +26,12 @@ _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() 
 _ONE = "import it from manta.util.sgd; or put the loop into a train function: "\
        "manta.sgd.Trainer(num_workers=2).run(train, config)"
 _OPERATOR = "TrainingOperator, TorchTrainer, TFTrainer and their like are in manta.util.sgd"
-_FRAMEWORK = "the backends are 'torch', 'tensorflow' and None (no framework)"
 _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_workers=4).run("\
           "function) calls a function on workers, WorkerGroup(4) gives objects on them"
 
 # Modules, with all below them.
 MODULES = {
     "manta.data": _DATA, "manta.tune": _TUNE,
-    "manta.train.horovod": _FRAMEWORK,
     "manta.util.sgd.tf": _OPERATOR, "manta.util.sgd.torch": _OPERATOR,
     "manta.experimental.sgd.pytorch": _OPERATOR, "manta.experimental.sgd.tf": _OPERATOR,
     "manta.util.sgd.v2": "import the name from manta.sgd: from manta.sgd import Trainer, report, …",
@@ -58,10 +56,10 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),
         **dict.fromkeys(("get_dataset", "get_datasets", "get_data_shard", "get_dataset_shard"),
                         _DATA),
-        **dict.fromkeys(("HorovodConfig", "HorovodTrainer"), _FRAMEWORK),
         **dict.fromkeys(("ScalingConfig", "RunConfig", "CheckpointConfig", "Checkpoint", "Result",
                          "get_checkpoint", "get_context"), _FIT),
         "TensorflowTrainer": "import it from manta.train.tensorflow",
+        "HorovodTrainer": "import it from manta.train.horovod",
         "FailureConfig": "Trainer(max_retries=3, retry_exceptions=…)",
         "SGDIterator": "Trainer.run_generator(train) gives the iterator",
         "torch": MODULES["manta.sgd.torch"],

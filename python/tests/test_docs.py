@@ -4,7 +4,8 @@
 The ```python blocks of a section run one after the other as one script, then its ```sh blocks, each
 in the same directory; a ```text block right behind one is what it prints (… stands for anything). A
 block marked "file=NAME" is written to that directory, one marked "illustration" is not run. A
-section with a block marked "needs=PACKAGE" is run by ecosystem/test_pages.py.
+section with a block marked "needs=PACKAGE" is run by ecosystem/test_pages.py, or by the tests of
+with_PACKAGE if there are any.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from manta.sgd import Trainer
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / page for page in (
     "docs/python.md",
+    "docs/port.md",
     "docs/train.md",
     "docs/large-models.md",
     "docs/metrics.md",

@@ -27,6 +27,8 @@ NAMED = {
     "_operator/__init__.py": "names of this front that are torch's",
     "_operator/creators.py": "a trainer of this front that is torch's",
     "_operator/trainer.py": "a trainer of this front that is torch's",
+    "_frameworks/horovod/__init__.py": "what Horovod may be built for",
+    "_frameworks/horovod/world.py": "what Horovod may be built for",
     "_names.py": "what to write instead of names that are not here",
     "compat/ray/names.py": "paths of torch's names in Ray",
     "sgd/__init__.py": "names of this front that are torch's",

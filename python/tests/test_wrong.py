@@ -122,7 +122,7 @@ def test_a_score_that_nobody_reports_is_refused(one: Trainer,
 @pytest.mark.parametrize("statement", [
     "import manta.tune", "from manta import tune", "from manta.tune.schedulers import ASHA",
     "import manta.data", "from manta import data", "from manta.sgd import ScalingConfig",
-    "from manta.train.horovod import HorovodTrainer",
+    "from manta.sgd import HorovodTrainer", "from manta.sgd import TensorflowTrainer",
     "from manta.sgd import MlflowCallback", "from manta.sgd.callbacks import TensorboardCallback",
     "from manta.util.sgd.v2.callbacks import WandbCallback",
     "from manta.util.sgd.torch.resnet import ResNet18", "from manta.sgd import TrainingOperator",

@@ -31,6 +31,7 @@ _ROWS = {
     "none": _Row("", "manta._frameworks.plain", "Plain"),
     "torch": _Row("torch", "manta._frameworks.torch", "Torch", ("tensor", "piece")),
     "tensorflow": _Row("tensorflow", "manta._frameworks.tensorflow", "Tensorflow"),
+    "horovod": _Row("horovod", "manta._frameworks.horovod", "Horovod"),
 }
 _AUTOMATIC = ("torch",)  # backend="auto": the first of them that is installed
 

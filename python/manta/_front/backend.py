@@ -8,7 +8,7 @@ from typing import Any
 from manta import _frameworks
 from manta._frameworks.base import BackendConfig
 
-_ABSENT = ("horovod", "jax")
+_ABSENT = ("jax",)
 
 
 def resolve(backend: Any, backend_args: Any) -> BackendConfig:

@@ -31,13 +31,13 @@ _RECORD = "trainer.json"  # in a run's directory: the trainer's arguments, for r
 class Trainer:
     """Runs functions on a group of workers.
 
-    backend: "auto", "torch" (= "pytorch"), "tensorflow", None, or a BackendConfig. num_workers: an
-    int, or (min, max) for a run that goes on with fewer. keep_workers: survivors and later runs
-    keep their processes and CUDA contexts; without it every call of a train function begins in a
-    fresh process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this host.
-    threads_per_worker: that torch and numpy compute with; without it OMP_NUM_THREADS if it is set,
-    else cpus_per_worker, else floor(CPUs of the host / workers asked for there), at least 1. See
-    the user guide for the rest.
+    backend: "auto", "torch" (= "pytorch"), "tensorflow", "horovod", None, or a BackendConfig.
+    num_workers: an int, or (min, max) for a run that goes on with fewer. keep_workers: survivors
+    and later runs keep their processes and CUDA contexts; without it every call of a train function
+    begins in a fresh process. hosts: a list of Host; without one, those of MANTA_HOSTS, or this
+    host. threads_per_worker: that torch and numpy compute with; without it OMP_NUM_THREADS if it is
+    set, else cpus_per_worker, else floor(CPUs of the host / workers asked for there), at least 1.
+    See the user guide for the rest.
     """
 
     @arguments

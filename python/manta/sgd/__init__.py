@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from manta._frameworks import functions as _functions
 from manta._frameworks.base import Backend, BackendConfig
+from manta._frameworks.horovod.config import HorovodConfig
 from manta._frameworks.tensorflow.config import TensorflowConfig
 from manta._frameworks.torch.config import TorchConfig
 from manta._front import look_up as _look_up
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.seed import rng_state as rng_state
     from manta._frameworks.torch.seed import set_rng_state as set_rng_state
 
-__all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "Host", "PrintCallback", "SGDCallback",
-           "SessionError", "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback",
-           "WorkerGroup", "heartbeat", "in_worker", "load_checkpoint", "local_rank",
-           "local_world_size", "node_rank", "preempted", "report", "save_checkpoint", "world_rank",
-           "world_size"]
+__all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "HorovodConfig", "Host",
+           "PrintCallback", "SGDCallback", "SessionError", "TensorflowConfig", "TorchConfig",
+           "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat", "in_worker",
+           "load_checkpoint", "local_rank", "local_world_size", "node_rank", "preempted", "report",
+           "save_checkpoint", "world_rank", "world_size"]
 
 
 def __getattr__(name: str) -> Any:

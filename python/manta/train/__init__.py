@@ -9,6 +9,7 @@ from typing import Any
 
 from manta._frameworks import functions as _functions
 from manta._frameworks.base import Backend, BackendConfig
+from manta._frameworks.horovod.config import HorovodConfig
 from manta._frameworks.tensorflow.config import TensorflowConfig
 from manta._frameworks.torch.config import TorchConfig
 from manta._front import look_up as _look_up
@@ -30,14 +31,15 @@ from manta._front.trainer import Trainer
 from manta._front.worker_group import WorkerGroup
 
 __all__ = ["Backend", "BackendConfig", "Checkpoint", "CheckpointConfig", "CheckpointStrategy",
-           "DataParallelTrainer", "FailureConfig", "Host", "PrintCallback", "Result", "RunConfig",
-           "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig", "TensorflowConfig",
-           "TorchConfig", "Trainer", "TrainingCallback", "TrainingFailedError", "WorkerGroup",
-           "get_checkpoint", "get_context", "get_dataset_shard", "heartbeat", "in_worker",
-           "load_checkpoint", "local_rank", "local_world_size", "node_rank", "preempted", "report",
-           "save_checkpoint", "world_rank", "world_size"]
+           "DataParallelTrainer", "FailureConfig", "HorovodConfig", "Host", "PrintCallback",
+           "Result", "RunConfig", "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig",
+           "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback", "TrainingFailedError",
+           "WorkerGroup", "get_checkpoint", "get_context", "get_dataset_shard", "heartbeat",
+           "in_worker", "load_checkpoint", "local_rank", "local_world_size", "node_rank",
+           "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
 
-_SUBMODULES = ("base_trainer", "callbacks", "data_parallel_trainer", "tensorflow", "torch")
+_SUBMODULES = ("base_trainer", "callbacks", "data_parallel_trainer", "horovod", "tensorflow",
+               "torch")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_docs import Section, run_section, sections
 
 pytest.importorskip("tensorflow", reason="tensorflow is not installed")
 
@@ -31,3 +32,17 @@ def test_002_tensorflow() -> None:
     kind, _, numbers = out.strip().splitlines()[-1].partition(" ")
     slope, offset = eval(numbers)
     assert kind == "tf_keras" and 2 < slope < 3.2 and 0.8 < offset < 1.2
+
+
+# --- docs/ ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.deadline(180)
+@pytest.mark.parametrize("section", [s for s in sections() if "tensorflow" in s.needs],
+                         ids=lambda s: s.name)
+def test_blocks_do_what_is_said(section: Section, tmp_path: Path,
+                                capfd: pytest.CaptureFixture[str],
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")  # the script sets it, and it is not to stay
+    run_section(section, tmp_path, capfd)
