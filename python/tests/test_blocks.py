@@ -114,7 +114,7 @@ def test_tied_weights_belong_to_the_whole_model() -> None:
 def test_blocks_are_computed_again_with_the_same_gradients() -> None:
     plain, again = Net(), Net()
     again.load_state_dict(plain.state_dict())
-    prepare_model(again, activation_checkpointing=True)
+    prepare_model(again, False, activation_checkpointing=True)  # plain code would take a GPU
     x = torch.randn(5, 4)
     for net in (plain, again):
         net(x).square().sum().backward()
@@ -124,7 +124,7 @@ def test_blocks_are_computed_again_with_the_same_gradients() -> None:
         assert torch.equal(a.grad, b.grad), name
     assert list(again.state_dict()) == list(plain.state_dict())
     plain.load_state_dict(again.state_dict())
-    prepare_model(again, activation_checkpointing=True)  # once is enough
+    prepare_model(again, False, activation_checkpointing=True)  # once is enough
     again(x).sum().backward()
     assert [b.calls for b in again.blocks] == [4, 4, 4]
 
