@@ -70,7 +70,8 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_paths_lead_to_the_very_same_modules() -> None:
-    absent = () if importlib.util.find_spec("tensorflow") else ("manta.train.tensorflow.keras",)
+    absent = () if importlib.util.find_spec("tensorflow") else (
+        "manta.air.integrations.keras", "manta.train.tensorflow.keras")
     paths = [p for p in TARGETS if p not in ("manta.util", *absent)]
     code = "import importlib, sys\n" + "\n".join(
         f"import ray{p[5:]}; assert ray{p[5:]} is importlib.import_module({p!r})" for p in paths)
