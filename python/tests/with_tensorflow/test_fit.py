@@ -77,3 +77,27 @@ def test_a_checkpoint_of_a_file_or_of_weights(tmp_path: Path) -> None:
         TensorflowCheckpoint.from_h5(tmp_path / "x.txt")
     with pytest.raises(ValueError, match="no entry 'model', but a\nhint: report"):
         TensorflowCheckpoint.from_dict({"a": 1}).get_model()
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ({"checkpoint_on": "epoch"}, "there is no epoch\nhint: the events are train_begin, "),
+    ({"checkpoint_on": "train_end"}, "checkpoint_on has train_end, which report_metrics_on has"),
+])
+def test_wrong_events_of_the_callback(wrong: dict[str, Any], said: str) -> None:
+    from manta.train.tensorflow.keras import ReportCheckpointCallback
+    with pytest.raises(ValueError, match=said):
+        ReportCheckpointCallback(**wrong)
+
+
+def test_the_callback_reports_what_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from manta._frameworks.tensorflow import keras
+    seen: list[Any] = []
+    monkeypatch.setattr(keras.context, "report",
+                        lambda metrics, checkpoint: seen.append((metrics, checkpoint)))
+    callback = keras.ReportCheckpointCallback(
+        checkpoint_on=[], report_metrics_on=["epoch_end", "batch_end"], metrics=["loss"])
+    callback.on_epoch_end(0, {"loss": 1.0, "mae": 2.0})
+    callback.on_train_batch_end(3, logs={"loss": 0.5})
+    assert seen == [({"loss": 1.0}, None), ({"loss": 0.5}, None)]
+    with pytest.raises(ValueError, match="Keras has no loss\nhint: its logs are mae"):
+        callback.on_epoch_end(1, {"mae": 2.0})

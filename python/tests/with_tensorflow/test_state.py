@@ -120,3 +120,19 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(models, "_saving", missing)
     with pytest.raises(ModuleNotFoundError, match="hint: pip install tf_keras"):
         models.build("tf_keras", "{}", [], [])
+
+
+def test_what_can_be_read_without_trust() -> None:
+    arrays = Kept({"t": tf.ones(3), "h": tf.cast([1.5], tf.bfloat16)})
+    found = _state.restore(arrays, False, data_only=True)  # type: ignore[arg-type]
+    assert found["t"].tolist() == [1, 1, 1] and float(found["h"][0]) == 1.5
+    model = Kept({"m": keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])})
+    with pytest.raises(PermissionError, match="keras_model"):
+        _state.restore(model, False, data_only=True)  # type: ignore[arg-type]
+
+
+def test_who_looks_at_something_else_makes_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept({"m": keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)]), "n": 3})
+    monkeypatch.setattr(models, "build", lambda *parts: pytest.fail("it was made"))
+    found = _state.restore(kept, models=False)  # type: ignore[arg-type]
+    assert found == {"m": None, "n": 3}
