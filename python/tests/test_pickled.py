@@ -89,9 +89,11 @@ KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConf
         sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}]),
         train.Checkpoint.from_dict({"a": 1}), train.CheckpointConfig(2), train.FailureConfig(3),
         train.Result({"loss": 1.0}), train.RunConfig("a"), train.ScalingConfig(num_workers=2),
-        train.SyncConfig(), train.TensorflowConfig(), train.TrainingFailedError("a"),
+        train.SyncConfig(), train.TensorflowConfig(), train.HorovodConfig(),
+        train.TrainingFailedError("a"),
         manta.train.torch.TorchCheckpoint.from_state_dict({"w": 1}), manta.put(3),
-        manta.AverageMeter(), manta.AverageMeterCollection()]
+        manta.AverageMeter(), manta.AverageMeterCollection(),
+        manta.TensorflowCheckpoint.from_dict({"a": 1})]
 
 
 @pytest.mark.parametrize("o", KEPT, ids=lambda o: type(o).__name__)

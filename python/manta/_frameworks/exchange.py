@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from manta import _manta
 
-_BYTES = 256  # of what one rank says
+_BYTES = 1024  # of what one rank says; the names of 16 GPUs
 _U8 = _manta.DTYPES.index("U8")
 
 

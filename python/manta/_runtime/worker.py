@@ -22,6 +22,7 @@ broken: BaseException | None = None  # why the framework could not be imported
 warm_up: Callable[[], None] | None = None  # loads what later workers want, in what forks them
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
+own_gpus = ""  # that this worker has reserved, as in CUDA_VISIBLE_DEVICES
 _has_signals = False  # as Python's processes have them
 _hooked = 0  # the trainer's hook of this number has been called in this process
 _set_by_hook: dict[str, str | None] = {}  # in the environment; None: removed
@@ -170,10 +171,11 @@ def flush() -> None:
 
 def prepare(new: Job) -> None:
     """Before a job's function is called."""
-    global job, _hooked
+    global job, own_gpus, _hooked
     job = new
     if not new.setting.gpus:  # what was not reserved is another's
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    own_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if new.setting.hook is not None and _hooked != new.setting.hook_number:
         before = dict(os.environ)
         new.setting.hook()

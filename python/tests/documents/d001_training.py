@@ -14,9 +14,10 @@ manta.init(num_cpus=16, num_gpus=16)
 
 
 def train(model, optimizer, train_loader):
+    device = next(model.parameters()).device
     for x, y in train_loader:
         optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
         loss.backward()
         optimizer.step()
         results.append(loss.item())

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from manta._frameworks.torch import registry
+from manta._frameworks.torch import gpus, registry
 
 
 def enable_reproducibility(seed: int = 0) -> None:
@@ -70,7 +70,7 @@ def rng_state() -> dict[str, Any]:
     if numpy := _numpy():
         state["numpy"] = numpy.random.get_state()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+        state["cuda"] = [torch.cuda.get_rng_state(i) for i in gpus.numbers()]
     state["loaders"] = [loader.position() for loader in registry.current().loaders]
     return state
 
@@ -83,7 +83,7 @@ def set_rng_state(state: dict[str, Any]) -> None:
     if (numpy := _numpy()) and "numpy" in state:
         numpy.random.set_state(tuple(state["numpy"]))
     if "cuda" in state and torch.cuda.is_available():
-        for i, one in enumerate(state["cuda"][:torch.cuda.device_count()]):
+        for i, one in zip(gpus.numbers(), state["cuda"]):
             torch.cuda.set_rng_state(one.cpu(), i)
     known = registry.current()
     known.positions = list(state["loaders"])

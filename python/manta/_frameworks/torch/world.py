@@ -17,7 +17,6 @@ import functools
 import os
 import secrets
 import socket
-import zlib
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -28,6 +27,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from manta import _manta
 from manta._frameworks.torch import process_group
+from manta._frameworks.torch.gpus import take as take_gpus
 
 _ADDRESS_BYTES = 256
 _REACH = timedelta(seconds=60)  # in which rank 0's store is found, or never
@@ -60,11 +60,11 @@ _torch_destroy = c10d.destroy_process_group
 def enter(backend: str | None, init_method: str | None, timeout_s: float) -> None:
     global _world
     leave()
-    rank, size, local_rank, local_size = _manta.place()[:4]
-    gpus = _take_gpu(backend, local_rank)
-    name = _with_gpus() if gpus and backend != "nccl" else backend or "manta"
+    rank, size, _, local_size = _manta.place()[:4]
+    gpus = take_gpus(backend)
+    name = _beside_nccl() if gpus.alone and backend != "nccl" else backend or "manta"
     process_group.beside_gpus = "," in name
-    process_group.take_devices("cpu", *(["cuda"] if gpus else []))
+    process_group.take_devices("cpu", *(["cuda"] if gpus.here else []))
     process_group.decline_recorder()
     world = _World(name, rank, size, one_host=local_size == size)
     try:
@@ -149,38 +149,10 @@ def _of_all(number: int, size: int) -> list[int]:
     return [int(n) for n in all_.tolist()]
 
 
-def _take_gpu(backend: str | None, local_rank: int) -> bool:
-    """Whether this worker has a GPU; it becomes the current device."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if backend == "gloo" or (not visible and backend != "nccl"):
-        return False
-    count = torch.cuda.device_count()
-    if count == 0:
-        if backend == "nccl":
-            raise RuntimeError("TorchConfig(backend='nccl'): this worker has no GPU\n"
-                               "hint: Trainer(use_gpu=True) gives one to each")
-        return False
-    torch.cuda.set_device(local_rank % count if count > 1 else 0)
-    return True
-
-
-def _with_gpus() -> str:
+def _beside_nccl() -> str:
     """For CPU and GPU tensors. NCCL wants a GPU for each rank: where workers share one, ours takes
     its tensors, too. torch before 2.14 lets only C++ be a part of a mixed group."""
-    if _is_shared(_own_gpus()):
-        return "manta"
     return f"cpu:{'manta' if process_group.can_be_a_part() else 'gloo'},cuda:nccl"
-
-
-def _own_gpus() -> int:
-    """A number for the GPUs that this worker sees, on its host."""
-    seen = f"{_manta.place()[4]}:{os.environ['CUDA_VISIBLE_DEVICES']}"
-    return zlib.crc32(seen.encode())
-
-
-def _is_shared(gpus: int) -> bool:
-    size = _manta.place()[1]
-    return len(set(_of_all(gpus, size))) < size
 
 
 # --- rendezvous -----------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from manta._manta import in_session, version
-from manta._runtime import driver, inventory
+from manta._runtime import driver, inventory, worker
 
 # Of a release that has both ray.air.session and train.report: programs choose by it.
 __version__ = "2.9.3"
@@ -51,8 +50,8 @@ def init(address: str | None = None, **options: Any) -> Context:
 
 def get_gpu_ids() -> list[int | str]:
     """The GPUs that this worker has reserved."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if in_session() else ""
-    return [int(id) if id.isdecimal() else id for id in given.split(",") if id]
+    given = worker.own_gpus.split(",") if in_session() else []
+    return [int(id) if id.isdecimal() else id for id in given if id]
 
 
 def get_node_ip_address() -> str:
