@@ -180,6 +180,7 @@ def test_failures_are_survived_as_often_as_is_said(tmp_path: Path, how: str) -> 
 def saving(config: dict[str, Any]) -> None:
     """Each rank a file of its own, and a directory inside."""
     import tempfile
+    tempfile.tempdir = config.get("tmp")  # None: the usual one
     rank = session.get_world_rank()
     found = session.get_checkpoint()
     start = 0
@@ -212,7 +213,8 @@ def test_directories_of_all_ranks_are_one_checkpoint(tmp_path: Path, moved: bool
     """Through a death, with one checkpoint kept; `moved`: it is below the temporary directory."""
     config = {"mark": str(tmp_path / "mark"), "moved": moved}
     if not moved:
-        config["dir"] = os.getcwd()
+        config |= {"dir": str(tmp_path), "tmp": str(tmp_path / "tmp")}
+        (tmp_path / "tmp").mkdir()
     result = fit(saving, config, workers=2, tmp=tmp_path, name="dirs",
                  failure_config=FailureConfig(max_failures=1),
                  checkpoint_config=CheckpointConfig(num_to_keep=1))
