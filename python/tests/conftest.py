@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests of the package share: a place of their own, deadlines, and a look at what is left.
 
-    pytest [--cases=FILE]     FILE gets a line of JSON per test: name, verdict, note
+    pytest [--cases=FILE] [--part=K/N]
+
+FILE gets a line of JSON per test: name, verdict, note. --part: only the files of the K-th of N
+parts, from 1; all parts together run every test.
 
 A test may take DEADLINE_S, or what its marker `deadline(seconds)` says; then it fails. One that
 does not even notice is ended with all others by faulthandler_timeout (pyproject.toml). When the
@@ -20,8 +23,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping
 
 import pytest
 
@@ -83,11 +87,26 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 # --- what is there --------------------------------------------------------------------------------
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if part := config.getoption("--part"):
+        number, count = map(int, part.split("/"))
+        mine = deal(Counter(item.path for item in items), count)[number - 1]
+        items[:] = [item for item in items if item.path in mine]
     if not os.path.exists("/dev/nvidia0"):
         for item in items:
             if item.get_closest_marker("gpu"):
                 item.add_marker(pytest.mark.skip(reason="no GPU"))
+
+
+def deal(sizes: Mapping[Path, int], count: int) -> list[set[Path]]:
+    """The files in parts of about as many tests: the largest first, each to the smallest part."""
+    parts: list[set[Path]] = [set() for _ in range(count)]
+    filled = [0] * count
+    for path in sorted(sizes, key=lambda p: (-sizes[p], p)):
+        least = filled.index(min(filled))
+        parts[least].add(path)
+        filled[least] += sizes[path]
+    return parts
 
 
 # --- telling --------------------------------------------------------------------------------------
@@ -95,13 +114,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", metavar="FILE", help="a line of JSON per test")
+    parser.addoption("--part", metavar="K/N", help="only the K-th of N parts of the files")
 
 
 class Cases:
     """Writes each case as it ends: those before a crash are not lost."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, part: str | None) -> None:
         self.file = open(path, "w")
+        self.is_first = not part or part.startswith("1/")
 
     def tell(self, name: str, verdict: str, note: str = "") -> None:
         print(json.dumps({"name": name, "verdict": verdict, "note": note}), file=self.file,
@@ -117,6 +138,8 @@ class Cases:
             self.tell(name, "passed")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if not self.is_first:  # every part collects all files
+            return
         if report.failed:
             self.tell(report.nodeid, "failed", report.longreprtext)
         elif report.skipped:
@@ -134,7 +157,7 @@ _cases: Cases | None = None
 def pytest_configure(config: pytest.Config) -> None:
     global _cases
     if path := config.getoption("--cases"):
-        _cases = Cases(path)
+        _cases = Cases(path, config.getoption("--part"))
         config.pluginmanager.register(_cases)
 
 

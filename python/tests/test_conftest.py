@@ -85,3 +85,21 @@ def test_what_is_left_behind_is_told_and_ended(tmp_path: Path) -> None:
     for pid in pids:
         state = Path(f"/proc/{pid}/stat")
         assert not state.exists() or ") Z " in state.read_text(), pid
+
+
+def test_parts_run_every_test_once(tmp_path: Path) -> None:
+    """What is skipped as a whole counts once, too."""
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    for name, tests in {"a": 5, "b": 1, "c": 3}.items():
+        text = "".join(f"def test_{name}{i}(): pass\n" for i in range(tests))
+        (tmp_path / f"test_{name}.py").write_text(text)
+    (tmp_path / "test_d.py").write_text("import pytest\npytest.importorskip('no_such_module')\n")
+    found = []
+    for part in ("1/2", "2/2"):
+        command = [sys.executable, "-m", "pytest", "-q", "--cases=cases", f"--part={part}", "."]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=50)
+        rows = map(json.loads, (tmp_path / "cases").read_text().splitlines())
+        found.append([r["name"] for r in rows if r["name"] != "no process is left"])
+    names = [name.rpartition("/")[2] for name in found[0] + found[1]]
+    assert len(names) == len(set(names)) == 5 + 1 + 3 + 1
+    assert [sum("::" in name for name in part) for part in found] == [5, 4]
