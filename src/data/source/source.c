@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/source/source.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static const struct manta__place *const places[] = {&manta__place_file};
+#define PLACES (sizeof places / sizeof *places)
+
+// The length of SCHEME in SCHEME://…; 0 for a path.
+static size_t scheme_length(const char *name)
+{
+  size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.");
+  return n && !strncmp(name + n, "://", 3) ? n : 0;
+}
+
+static manta_status find_place(const struct manta__place **out, const char **name, manta_error *err)
+{
+  size_t n = scheme_length(*name);
+  if (n == 4 && !strncmp(*name, "file", 4)) { // file:///path
+    *name += strlen("file://");
+    n = 0;
+  }
+  for (size_t i = 0; i < PLACES; i++)
+    if (strlen(places[i]->scheme) == n && !strncmp(places[i]->scheme, *name, n)) {
+      *out = places[i];
+      return MANTA_OK;
+    }
+  return manta_error_set(err, MANTA_EUNSUPPORTED,
+                         "%s: manta reads nothing from %.*s://\nhint: there are local paths, "
+                         "patterns and folders",
+                         *name, (int)n, *name);
+}
+
+manta_status manta__source_open(struct manta__source **out, const char *name, manta_error *err)
+{
+  const struct manta__place *place;
+  MANTA_TRY(find_place(&place, &name, err));
+  return place->open(out, name, err);
+}
+
+void manta__source_close(struct manta__source *s)
+{
+  if (s)
+    s->place->close(s);
+}
+
+manta_status manta__source_read(struct manta__source *s, int64_t at, void *to, size_t n,
+                                manta_error *err)
+{
+  if (at < 0 || at > s->size || (int64_t)n > s->size - at)
+    return manta_error_set(err, MANTA_EINVAL,
+                           "%s: %zu bytes at %" PRId64 " are not in its %" PRId64 " bytes", s->name,
+                           n, at, s->size);
+  return n ? s->place->read(s, at, to, n, err) : MANTA_OK;
+}
+
+// --- listings -----------------------------------------------------------------------------------
+
+manta_status manta__listing_add(struct manta__listing *l, const char *name, int64_t size,
+                                manta_error *err)
+{
+  char *copy = NULL;
+  if (l->count == MANTA__FILES_MAX)
+    return manta_error_set(err, MANTA_ETOOBIG, "%s: more than %d files", name, MANTA__FILES_MAX);
+  if (l->count == l->cap) {
+    size_t cap = l->cap ? 2 * l->cap : 16;
+    struct manta__found *more = manta__realloc(l->found, cap * sizeof *more);
+    if (!more)
+      return manta_error_set(err, MANTA_ENOMEM, "no memory for the names of %zu files", cap);
+    l->found = more;
+    l->cap = cap;
+  }
+  if (!(copy = manta__strdup(name)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for the name of a file");
+  l->found[l->count++] = (struct manta__found){copy, size};
+  return MANTA_OK;
+}
+
+void manta__listing_fini(struct manta__listing *l)
+{
+  for (size_t i = 0; i < l->count; i++)
+    manta__free(l->found[i].name);
+  manta__free(l->found);
+  *l = (struct manta__listing){0};
+}
+
+manta_status manta__listing_make(struct manta__listing *out, const char *const *names, size_t count,
+                                 manta_error *err)
+{
+  struct manta__listing l = {0};
+  manta_status st = count ? MANTA_OK : manta_error_set(err, MANTA_EINVAL, "no files are named");
+  for (size_t i = 0; i < count && st == MANTA_OK; i++) {
+    const struct manta__place *place;
+    const char *name = names[i];
+    st = find_place(&place, &name, err);
+    if (st == MANTA_OK)
+      st = place->list(&l, name, err);
+  }
+  if (st < 0) {
+    manta__listing_fini(&l);
+    return st;
+  }
+  *out = l;
+  return MANTA_OK;
+}
