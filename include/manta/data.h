@@ -23,6 +23,7 @@
 #define MANTA_DATA_H
 
 #include <manta/ckpt.h>
+#include <manta/value.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,7 +50,8 @@ typedef struct manta_field {
 /* The values of a column in a batch. All pointers are borrowed from the batch. Value i is
  * data[offset + i] (times the elements of the shape), bit offset + i of a BOOL, and of a STRING or
  * BYTES the bytes data[offsets[offset + i]] to data[offsets[offset + i + 1]]. It is null if `valid`
- * is not NULL and bit offset + i of it is 0; a null float reads as NaN, any other number as 0. */
+ * is not NULL and bit offset + i of it is 0; a null that was read from a file reads as NaN, or as 0
+ * where there is no NaN. */
 typedef struct manta_column {
   manta_field field;
   int64_t rows, offset, nulls;
@@ -127,6 +129,106 @@ MANTA_API manta_status manta_batch_column_named(const manta_batch *b, const char
  * structs, or hands them to a library that does. On failure neither is to be used. */
 MANTA_API manta_status manta_batch_export(const manta_batch *b, struct ArrowSchema *schema,
                                           struct ArrowArray *array, manta_error *err);
+
+/* --- Data sets -------------------------------------------------------------------------------- */
+
+/* How files are read; zero means default. All that it points to is borrowed for the call. */
+typedef struct manta_data_config {
+  size_t size;                /* filled by MANTA_DATA_CONFIG_INIT */
+  const char *format;         /* NULL: by the ends of the names. "csv", "json" (an object per line),
+                               * "npy", "npz", "tfrecord", "text" (a row per line), "binary" (a row
+                               * per file), "fixed" (records of fixed size) */
+  const char *compression;    /* NULL: by the ends of the names. "none", "gzip", "zstd" */
+  const char *const *columns; /* which of them, in this order */
+  size_t column_count;        /* 0: all */
+  const manta_value *filter;  /* an expression: only rows for which it is true */
+  const manta_value *types;   /* a map from columns to types ("f32", "string"), where those that a
+                               * sample shows are not wanted; "fixed": all columns, in order */
+  bool skip_errors;           /* rows that cannot be read are left out and counted */
+  int64_t batch_rows;         /* of one batch, at most; 0: 65,536 */
+  size_t batch_bytes;         /* of one batch, about; 0: 4 MiB */
+  size_t block_bytes;         /* files are cut into ranges of about so many; 0: 32 MiB */
+  size_t row_bytes;           /* of one row, at most; 0: 64 MiB */
+
+  /* CSV: RFC 4180, lines with or without CR; empty lines are passed over. */
+  char separator;           /* 0: a comma, or a tab where the name ends in .tsv */
+  char quote;               /* 0: " */
+  bool no_quotes;           /* no character quotes */
+  bool no_header;           /* the first row is data */
+  const char *const *names; /* of all columns, with no_header; NULL: c0, c1, … */
+  size_t name_count;
+  const char *const *missing; /* what stands for a value that is not there, in all columns; NULL: an
+                               * empty field, NA, N/A, null, None, nan and the like, except in
+                               * strings */
+  size_t missing_count;
+
+  /* "fixed" */
+  size_t skip_bytes; /* at the beginning of each file */
+} manta_data_config;
+
+#ifdef __cplusplus
+#define MANTA_DATA_CONFIG_INIT                                                                     \
+  {                                                                                                \
+    sizeof(manta_data_config), NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, 0, 0, 0, 0, false,    \
+        false, NULL, 0, NULL, 0, 0                                                                 \
+  }
+#else
+#define MANTA_DATA_CONFIG_INIT                                                                     \
+  {                                                                                                \
+    .size = sizeof(manta_data_config)                                                              \
+  }
+#endif
+
+typedef struct manta_dataset manta_dataset;
+
+/* Opens a data set and gives it in *out; the caller closes it. A path is that of a file, a pattern
+ * (*, ?, [...]) or a folder, which stands for all files below it, but those whose names begin with
+ * "." or "_". Files come in the order of the paths, and those of one path in that of their names.
+ * The first file is looked at for columns and types; files that are larger than a block are gone
+ * over once to find where it can be cut. MANTA_ENOENT: there is no such file or column (the message
+ * has the nearest names); MANTA_EINVAL: a file or an option makes no sense; MANTA_EUNSUPPORTED: a
+ * format that is not read in C. `config` may be NULL. */
+MANTA_API manta_status manta_dataset_open(manta_dataset **out, const char *const *paths,
+                                          size_t count, const manta_data_config *config,
+                                          manta_error *err);
+/* NULL is fine. Readers that are open keep what they need. */
+MANTA_API void manta_dataset_close(manta_dataset *d);
+
+/* A data set does not change; all that follows may be called by many threads at once. */
+
+MANTA_API int manta_dataset_columns(const manta_dataset *d);
+/* Borrowed from the data set. MANTA_ENOENT: there is no such column. */
+MANTA_API manta_status manta_dataset_field(const manta_dataset *d, int column, manta_field *out,
+                                           manta_error *err);
+MANTA_API int64_t manta_dataset_blocks(const manta_dataset *d);
+/* The file that a block is of; borrowed. NULL: there is no such block. */
+MANTA_API const char *manta_dataset_block_file(const manta_dataset *d, int64_t block);
+
+/* What all readers of the data set have read so far. */
+typedef struct manta_data_stats {
+  int64_t rows;           /* that were given out */
+  int64_t skipped;        /* that could not be read, with skip_errors */
+  int64_t bytes;          /* of the files, after decompression */
+  const char *first_skip; /* why the first of them could not be read; borrowed; "" if none */
+} manta_data_stats;
+MANTA_API void manta_dataset_stats(const manta_dataset *d, manta_data_stats *out);
+
+/* --- Readers ---------------------------------------------------------------------------------- */
+
+typedef struct manta_reader manta_reader;
+
+/* Reads `count` blocks from number `first` on, in their order. A reader is for one thread at a
+ * time; threads that read different blocks share nothing but the data set. */
+MANTA_API manta_status manta_reader_open(manta_reader **out, manta_dataset *d, int64_t first,
+                                         int64_t count, manta_error *err);
+/* 1 and a batch of one row at least, which the caller destroys; 0 at the end. A failure names the
+ * file, the place and what can be done; the reader is then of no more use. */
+MANTA_API manta_status manta_reader_next(manta_reader *r, manta_batch **out, manta_error *err);
+MANTA_API void manta_reader_close(manta_reader *r); /* NULL is fine */
+/* Gives the rest of what it reads as an Arrow stream, for any library that takes one. Takes the
+ * reader: releasing the stream closes it. On failure it stays the caller's. */
+MANTA_API manta_status manta_reader_export(manta_reader *r, struct ArrowArrayStream *out,
+                                           manta_error *err);
 
 #ifdef __cplusplus
 }

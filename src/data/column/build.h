@@ -33,6 +33,24 @@ void manta__build_fini(struct manta__build *b);
 /* Takes what was built; `out` must be empty. Cannot fail. */
 void manta__build_finish(struct manta__build *b, struct manta__column *out);
 
+/* How far it is, and back to there: what was put since is forgotten. */
+struct manta__build_mark {
+  int64_t rows, nulls;
+  size_t text;
+};
+
+static inline struct manta__build_mark manta__build_mark(const struct manta__build *b)
+{
+  return (struct manta__build_mark){b->rows, b->nulls, b->text};
+}
+
+static inline void manta__build_rewind(struct manta__build *b, struct manta__build_mark m)
+{
+  b->rows = m.rows;
+  b->nulls = m.nulls;
+  b->text = m.text;
+}
+
 static inline void *manta__build_data(struct manta__build *b)
 {
   return (char *)b->mem[MANTA__DATA]->data + (size_t)b->rows * b->width;

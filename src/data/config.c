@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data/config.c - the options of a data set: defaults, copies, and those that make no sense.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "data/dataset.h"
+
+#define BATCH_ROWS  65536
+#define BATCH_BYTES ((size_t)4 << 20)
+#define BLOCK_BYTES ((size_t)32 << 20)
+#define ROW_BYTES   ((size_t)64 << 20)
+#define ROW_MAX     ((size_t)1 << 30) /* positions in a row are counted in 32 bits */
+
+// A list of strings in one block: the pointers, then the text.
+static manta_status copy_strings(const char *const **list, size_t count, const char *what,
+                                 manta_error *err)
+{
+  size_t bytes = (count + 1) * sizeof(char *);
+  if (!*list)
+    return MANTA_OK;
+  for (size_t i = 0; i < count; i++) {
+    if (!(*list)[i])
+      return manta_error_set(err, MANTA_EINVAL, "%s: number %zu of %zu is NULL", what, i + 1,
+                             count);
+    bytes += strlen((*list)[i]) + 1;
+  }
+  char **copy = manta__malloc(bytes);
+  if (!copy)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for the options of a data set");
+  char *text = (char *)(copy + count + 1);
+  for (size_t i = 0; i < count; i++) {
+    size_t n = strlen((*list)[i]) + 1;
+    copy[i] = memcpy(text, (*list)[i], n);
+    text += n;
+  }
+  *list = (const char *const *)copy;
+  return MANTA_OK;
+}
+
+static manta_status check(const manta_data_config *c, manta_error *err)
+{
+  char quote = c->quote ? c->quote : '"';
+  enum manta__compression form;
+  if (c->compression && !manta__compression_parse(&form, c->compression))
+    return manta_error_set(err, MANTA_EINVAL,
+                           "there is no compression \"%.32s\"\nhint: there are none, gzip, zstd",
+                           c->compression);
+  if (c->separator == '\n' || c->separator == '\r' || quote == '\n' || quote == '\r' ||
+      (!c->no_quotes && c->separator == quote))
+    return manta_error_set(err, MANTA_EINVAL,
+                           "separator and quote are two characters, and neither ends a line");
+  if (c->batch_rows < 0 || c->row_bytes > ROW_MAX)
+    return manta_error_set(err, MANTA_EINVAL, "batch_rows is negative, or row_bytes over %zu",
+                           ROW_MAX);
+  if (c->names && !c->no_header)
+    return manta_error_set(err, MANTA_EINVAL, "names are for files with no_header");
+  return MANTA_OK;
+}
+
+static void fill_in(manta_data_config *c)
+{
+  c->batch_rows = c->batch_rows ? c->batch_rows : BATCH_ROWS;
+  c->batch_bytes = c->batch_bytes ? c->batch_bytes : BATCH_BYTES;
+  c->block_bytes = c->block_bytes ? c->block_bytes : BLOCK_BYTES;
+  c->row_bytes = c->row_bytes ? c->row_bytes : ROW_BYTES;
+}
+
+manta_status manta__config_copy(manta_dataset *d, const manta_data_config *given, manta_error *err)
+{
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  if (given)
+    memcpy(&c, given, given->size < sizeof c ? given->size : sizeof c);
+  MANTA_TRY(check(&c, err));
+  fill_in(&c);
+  d->config = c;
+  d->config.columns = d->config.names = d->config.missing = NULL; // until they are copies
+  if (c.filter)
+    MANTA_TRY(manta_value_copy(&d->filter, c.filter));
+  if (c.types)
+    MANTA_TRY(manta_value_copy(&d->types, c.types));
+  d->config.filter = c.filter ? &d->filter : NULL;
+  d->config.types = c.types ? &d->types : NULL;
+  MANTA_TRY(copy_strings(&c.names, c.name_count, "names", err));
+  d->config.names = c.names;
+  MANTA_TRY(copy_strings(&c.missing, c.missing_count, "missing", err));
+  d->config.missing = c.missing;
+  MANTA_TRY(copy_strings(&c.columns, c.column_count, "columns", err));
+  d->config.columns = c.columns;
+  return MANTA_OK;
+}
+
+void manta__config_fini(manta_dataset *d)
+{
+  manta__free((void *)(uintptr_t)d->config.names);
+  manta__free((void *)(uintptr_t)d->config.missing);
+  manta__free((void *)(uintptr_t)d->config.columns);
+  manta_value_fini(&d->filter);
+  manta_value_fini(&d->types);
+}
