@@ -216,6 +216,19 @@ static void compressed_files_read_as_plain_ones(void **state)
   free(text);
 }
 
+static void every_allocation_of_a_decoder_may_fail(void **state)
+{
+  struct manta__source *s;
+  struct manta__input in;
+  size_t n;
+  void *packed = deflate_bytes("hello", 5, 31, &n);
+  assert_status(manta__source_open(&s, file_write(dir, "x.gz", packed, n), NULL), MANTA_OK);
+  FOR_EACH_OOM(manta__input_open(&in, s, 0, s->size, MANTA__GZIP, NULL), manta__input_close(&in));
+  FOR_EACH_OOM(manta__input_open(&in, s, 0, s->size, MANTA__ZSTD, NULL), manta__input_close(&in));
+  manta__source_close(s);
+  free(packed);
+}
+
 static void names_say_how_they_are_compressed(void **state)
 {
   enum manta__compression form;
@@ -271,6 +284,7 @@ int main(void)
       cmocka_unit_test(ranges_are_read_whole_or_not_at_all),
       cmocka_unit_test(what_is_no_file_is_refused),
       cmocka_unit_test(compressed_files_read_as_plain_ones),
+      cmocka_unit_test(every_allocation_of_a_decoder_may_fail),
       cmocka_unit_test(names_say_how_they_are_compressed),
       cmocka_unit_test(a_window_moves_over_the_input_and_grows),
   };

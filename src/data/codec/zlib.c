@@ -5,11 +5,11 @@
 #include <limits.h>
 #include <zlib.h>
 
-#include "base/alloc.h"
 #include "data/source/codec.h"
 
 struct zlib_decoder {
   struct manta__decoder decoder;
+  const struct manta__codec_host *host;
   z_stream z;
   enum manta__compression form;
   bool between; /* members: the next byte, if there is one, begins another */
@@ -17,21 +17,23 @@ struct zlib_decoder {
 
 static void *take(void *ctx, unsigned n, unsigned size)
 {
-  return manta__calloc(n, size);
+  return ((const struct manta__codec_host *)ctx)->alloc(n, size);
 }
 
 static void give(void *ctx, void *p)
 {
-  manta__free(p);
+  ((const struct manta__codec_host *)ctx)->free(p);
 }
 
 static const struct manta__codec codec;
 
-static manta_status create(struct manta__decoder **out, enum manta__compression form,
-                           manta_error *err)
+static manta_status create(struct manta__decoder **out, const struct manta__codec_host *host,
+                           enum manta__compression form, manta_error *err)
 {
-  struct zlib_decoder *d = manta__calloc(1, sizeof *d);
+  struct zlib_decoder *d = host->alloc(1, sizeof *d);
   if (d) {
+    d->host = host;
+    d->z.opaque = (void *)(uintptr_t)host;
     d->decoder.codec = &codec;
     d->form = form;
     d->z.zalloc = take;
@@ -39,7 +41,7 @@ static manta_status create(struct manta__decoder **out, enum manta__compression 
   }
   // 15 bits of window; 16 more say gzip, a negative number says bare
   if (!d || inflateInit2(&d->z, form == MANTA__DEFLATE ? -15 : 15 + 16) != Z_OK) {
-    manta__free(d);
+    host->free(d);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for zlib");
   }
   *out = &d->decoder;
@@ -50,7 +52,7 @@ static void destroy(struct manta__decoder *decoder)
 {
   struct zlib_decoder *d = (struct zlib_decoder *)decoder;
   inflateEnd(&d->z);
-  manta__free(d);
+  d->host->free(d);
 }
 
 static unsigned at_most(size_t n)

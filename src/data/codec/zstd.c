@@ -4,29 +4,30 @@
  */
 #include <zstd.h>
 
-#include "base/alloc.h"
 #include "data/source/codec.h"
 
 #define WINDOW_LOG 27 /* 128 MB: what the zstd program takes without being asked for more */
 
 struct zstd_decoder {
   struct manta__decoder decoder;
+  const struct manta__codec_host *host;
   ZSTD_DStream *z;
   bool whole;
 };
 
 static const struct manta__codec codec;
 
-static manta_status create(struct manta__decoder **out, enum manta__compression form,
-                           manta_error *err)
+static manta_status create(struct manta__decoder **out, const struct manta__codec_host *host,
+                           enum manta__compression form, manta_error *err)
 {
-  struct zstd_decoder *d = manta__calloc(1, sizeof *d);
+  struct zstd_decoder *d = host->alloc(1, sizeof *d);
   if (!d || !(d->z = ZSTD_createDStream())) {
-    manta__free(d);
+    host->free(d);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for libzstd");
   }
   ZSTD_DCtx_setParameter(d->z, ZSTD_d_windowLogMax, WINDOW_LOG);
   d->decoder.codec = &codec;
+  d->host = host;
   d->whole = true; // an empty file is one
   *out = &d->decoder;
   return MANTA_OK;
@@ -36,7 +37,7 @@ static void destroy(struct manta__decoder *decoder)
 {
   struct zstd_decoder *d = (struct zstd_decoder *)decoder;
   ZSTD_freeDStream(d->z);
-  manta__free(d);
+  d->host->free(d);
 }
 
 static manta_status step(struct manta__decoder *decoder, const uint8_t **in, const uint8_t *in_end,

@@ -88,7 +88,7 @@ const struct manta__csv_isa *manta__csv_isa_named(const char *name);
 
 static inline size_t manta__csv_begin(const struct manta__csv_fields *f, size_t r)
 {
-  return f->pos[(size_t)f->first[r] + f->column - 1] + 1u;
+  return f->pos[(ptrdiff_t)f->first[r] + (ptrdiff_t)f->column - 1] + 1u;
 }
 
 static inline size_t manta__csv_end(const struct manta__csv_fields *f, size_t r)

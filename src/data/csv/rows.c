@@ -154,7 +154,7 @@ static bool is_even(const struct manta__csv_rows *r, const struct manta__csv_sca
   if (width > 1)
     return true;
   for (size_t i = 0; i < s->fields; i++) { // one column: is a line empty?
-    size_t begin = r->pos[i - 1] + 1u, n = r->pos[i] - begin;
+    size_t begin = r->pos[(ptrdiff_t)i - 1] + 1u, n = r->pos[i] - begin;
     if (n == 0 || (n == 1 && r->text[begin] == '\r'))
       return false;
   }
@@ -199,7 +199,7 @@ static manta_status find_rows(struct manta__csv_rows *r, size_t positions, bool 
     end = i;
     while (r->text[r->pos[end]] != '\n')
       end++;
-    struct csv_line l = {r->pos[i - 1] + 1u, r->pos[end], end - i + 1};
+    struct csv_line l = {r->pos[(ptrdiff_t)i - 1] + 1u, r->pos[end], end - i + 1};
     if (is_empty(r, &l))
       continue;
     if (r->width == 0)

@@ -27,6 +27,12 @@ enum manta__compression {
 
 struct manta__codec;
 
+/* The heap of the library. A module has a copy of base/ of its own, whose memory nobody counts. */
+struct manta__codec_host {
+  void *(*alloc)(size_t n, size_t size); /* cleared */
+  void (*free)(void *p);
+};
+
 /* One stream that is being decoded; a module embeds it as its first member. */
 struct manta__decoder {
   const struct manta__codec *codec;
@@ -34,8 +40,8 @@ struct manta__decoder {
 
 struct manta__codec {
   uint32_t version; /* MANTA__CODEC_VERSION */
-  manta_status (*create)(struct manta__decoder **out, enum manta__compression form,
-                         manta_error *err);
+  manta_status (*create)(struct manta__decoder **out, const struct manta__codec_host *host,
+                         enum manta__compression form, manta_error *err);
   void (*destroy)(struct manta__decoder *d);
   /* Moves *in and *out on by what was consumed and made. *whole: what was consumed so far is
    * complete, so that the input may end here. MANTA_ECORRUPT: it is none of that form. */

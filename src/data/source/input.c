@@ -10,6 +10,8 @@
 
 // --- input --------------------------------------------------------------------------------------
 
+static const struct manta__codec_host host = {manta__calloc, manta__free};
+
 static manta_status open_decoder(struct manta__input *in, enum manta__compression form,
                                  manta_error *err)
 {
@@ -17,7 +19,7 @@ static manta_status open_decoder(struct manta__input *in, enum manta__compressio
   MANTA_TRY(manta__codec_load(form, &codec, err));
   if (!(in->packed = manta__malloc(PACKED)))
     return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to read it", in->source->name);
-  return codec->create(&in->decoder, form, err);
+  return codec->create(&in->decoder, &host, form, err);
 }
 
 manta_status manta__input_open(struct manta__input *in, struct manta__source *source, int64_t from,
