@@ -129,8 +129,13 @@ void manta__build_bool(struct manta__build *b, bool on)
 
 void manta__build_number(struct manta__build *b, const void *value)
 {
-  mark(b, true);
   memcpy(manta__build_data(b), value, b->width);
+  manta__build_done(b);
+}
+
+void manta__build_done(struct manta__build *b)
+{
+  mark(b, true);
   b->rows++;
 }
 

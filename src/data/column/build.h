@@ -66,6 +66,8 @@ manta_status manta__build_null(struct manta__build *b, manta_error *err);
 manta_status manta__build_text(struct manta__build *b, const char *p, size_t n, manta_error *err);
 void manta__build_bool(struct manta__build *b, bool on);
 void manta__build_number(struct manta__build *b, const void *value); /* width bytes */
+void manta__build_done(
+    struct manta__build *b); /* a number that lies at manta__build_data already */
 
 /* Room for n more bytes of text, where the caller writes the next value itself and then says how
  * many it was. */

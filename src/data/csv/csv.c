@@ -6,15 +6,15 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/format/assembly.h"
 
-#define EXPLAINED   40        /* characters of a field in a message */
-#define SOURCE_ROWS (1 << 30) /* that one batch stands for, about: they are counted in 32 bits */
+#define EXPLAINED 40 /* characters of a field in a message */
 
 /* A column that is parsed: where it lies in this file, and where it goes. */
 struct csv_column {
   int field;  /* in a row of this file */
   int number; /* in the schema */
-  struct manta__build build;
+  struct manta__build *build;
   struct manta__build_mark mark; /* what it had before the rows that are being converted */
 };
 
@@ -24,17 +24,16 @@ struct csv_reader {
   size_t at; /* rows of the piece that are in batches already */
   struct manta__csv_convert convert;
   size_t scratch_cap;
+  struct manta__assembly batch;
   struct csv_column *column; /* those that batches have */
   struct csv_column *sift;   /* those that the filter looks at */
   int columns, sifted;
+  struct manta__build *sift_build; /* [sifted] */
   struct manta__expr *filter;
-  manta_batch *probe;             /* what the filter sees of a piece */
-  uint32_t *passed;               /* [scratch_cap]: rows of the piece that go into the batch */
-  uint32_t *first;                /* [scratch_cap]: their positions */
-  uint8_t *is_bad;                /* [scratch_cap] */
-  struct manta__memory *origin;   /* of the batch under construction */
-  int64_t cap, built;             /* its rows */
-  int64_t batch_first, batch_end; /* the records that it stands for */
+  manta_batch *probe; /* what the filter sees of a piece */
+  uint32_t *passed;   /* [scratch_cap]: rows of the piece that go into the batch */
+  uint32_t *first;    /* [scratch_cap]: their positions */
+  uint8_t *is_bad;    /* [scratch_cap] */
 };
 
 static manta_status no_memory(const struct csv_reader *r, manta_error *err)
@@ -69,14 +68,19 @@ static manta_status find_columns(struct csv_reader *r, const struct manta__csv_h
   bool *used = manta__calloc((size_t)all + 1, 1);
   r->column = manta__calloc((size_t)job->out->count + 1, sizeof *r->column);
   r->sift = manta__calloc((size_t)all + 1, sizeof *r->sift);
-  manta_status st = used && r->column && r->sift ? MANTA_OK : no_memory(r, err);
-  for (int i = 0; i < job->out->count && st == MANTA_OK; i++, r->columns++)
+  r->sift_build = manta__calloc((size_t)all + 1, sizeof *r->sift_build);
+  manta_status st = used && r->column && r->sift && r->sift_build ? MANTA_OK : no_memory(r, err);
+  for (int i = 0; i < job->out->count && st == MANTA_OK; i++) {
+    r->column[r->columns++].build = &r->batch.build[i];
     st = find_column(r, head, job->columns[i], &r->column[i], err);
+  }
   if (st == MANTA_OK && r->filter)
     manta__expr_columns(r->filter, used);
   for (int i = 0; i < all && st == MANTA_OK; i++)
-    if (used[i])
+    if (used[i]) {
+      r->sift[r->sifted].build = &r->sift_build[r->sifted];
       st = find_column(r, head, i, &r->sift[r->sifted++], err);
+    }
   manta__free(used);
   return st;
 }
@@ -113,22 +117,18 @@ static manta_status open_parts(struct csv_reader *r, manta_error *err)
   return st;
 }
 
-static void fini_columns(struct csv_column *c, int n)
-{
-  for (int i = 0; c && i < n; i++)
-    manta__build_fini(&c[i].build);
-  manta__free(c);
-}
-
 static void close_csv(struct manta__reader *reader)
 {
   struct csv_reader *r = (struct csv_reader *)reader;
-  fini_columns(r->column, r->columns);
-  fini_columns(r->sift, r->sifted);
+  for (int i = 0; i < r->sifted; i++)
+    manta__build_fini(&r->sift_build[i]);
+  manta__assembly_close(&r->batch);
   manta__csv_rows_close(&r->rows);
   manta__expr_destroy(r->filter);
   manta_batch_destroy(r->probe);
-  manta__memory_unref(r->origin);
+  manta__free(r->column);
+  manta__free(r->sift);
+  manta__free(r->sift_build);
   manta__free(r->convert.hard);
   manta__free(r->convert.nulls);
   manta__free(r->convert.bad);
@@ -146,8 +146,9 @@ static manta_status open_csv(struct manta__reader **out, const struct manta__rea
   if (!r)
     return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to read it", job->file.source->name);
   r->reader = (struct manta__reader){&manta__format_csv, *job};
-  r->cap = manta__format_rows(job->file.config, job->out);
-  manta_status st = open_parts(r, err);
+  manta_status st = manta__assembly_open(&r->batch, &r->reader.job, err);
+  if (st == MANTA_OK)
+    st = open_parts(r, err);
   if (st < 0) {
     close_csv(&r->reader);
     return st;
@@ -206,7 +207,7 @@ static manta_status convert(struct csv_reader *r, struct csv_column *columns, in
   *blame = (struct csv_blame){.row = SIZE_MAX};
   for (int i = 0; i < count; i++) {
     aim(r, &columns[i], first);
-    MANTA_TRY(manta__csv_convert(&r->convert, n, &columns[i].build, err));
+    MANTA_TRY(manta__csv_convert(&r->convert, n, columns[i].build, err));
     if (r->convert.bad_count && blame->count == 0)
       memset(r->is_bad, 0, n);
     for (size_t k = 0; k < r->convert.bad_count; k++) {
@@ -274,14 +275,14 @@ static manta_status append(struct csv_reader *r, size_t *n, manta_error *err)
 {
   struct csv_blame blame;
   for (int i = 0; i < r->columns; i++)
-    r->column[i].mark = manta__build_mark(&r->column[i].build);
+    r->column[i].mark = manta__build_mark(r->column[i].build);
   aim_rows(r, r->passed, *n);
   MANTA_TRY(convert(r, r->column, r->columns, r->first, *n, &blame, err));
   if (!blame.count)
     return MANTA_OK;
   MANTA_TRY(drop_bad(r, &blame, r->first, r->passed, n, err));
   for (int i = 0; i < r->columns; i++)
-    manta__build_rewind(&r->column[i].build, r->column[i].mark);
+    manta__build_rewind(r->column[i].build, r->column[i].mark);
   aim_rows(r, r->passed, *n);
   return convert(r, r->column, r->columns, r->first, *n, &blame, err);
 }
@@ -295,7 +296,7 @@ static manta_status fill_probe(struct csv_reader *r, size_t n, struct csv_blame 
   const struct manta__read_job *job = &r->reader.job;
   manta_status st = MANTA_OK;
   for (int i = 0; i < r->sifted && st == MANTA_OK; i++)
-    st = manta__build_begin(&r->sift[i].build, &job->schema->field[r->sift[i].number].type,
+    st = manta__build_begin(r->sift[i].build, &job->schema->field[r->sift[i].number].type,
                             (int64_t)n, job->file.config->row_bytes, job->pool, err);
   if (st == MANTA_OK)
     st = convert(r, r->sift, r->sifted, r->first, n, blame, err);
@@ -303,9 +304,9 @@ static manta_status fill_probe(struct csv_reader *r, size_t n, struct csv_blame 
     struct manta__column *c = &r->probe->column[r->sift[i].number];
     manta__column_fini(c);
     if (st == MANTA_OK)
-      manta__build_finish(&r->sift[i].build, c);
+      manta__build_finish(r->sift[i].build, c);
     else
-      manta__build_fini(&r->sift[i].build);
+      manta__build_fini(r->sift[i].build);
   }
   r->probe->rows = (int64_t)n;
   return st;
@@ -332,36 +333,11 @@ static manta_status sift(struct csv_reader *r, size_t *n, manta_error *err)
 
 // --- batches ------------------------------------------------------------------------------------
 
-static manta_status begin_batch(struct csv_reader *r, manta_error *err)
-{
-  const struct manta__read_job *job = &r->reader.job;
-  manta_status st = MANTA_OK;
-  r->built = 0;
-  r->batch_first = r->batch_end;
-  if (!r->origin && !(r->origin = manta__memory_create(job->pool, (size_t)r->cap * 4)))
-    return no_memory(r, err);
-  for (int i = 0; i < r->columns && st == MANTA_OK; i++) {
-    manta__build_fini(&r->column[i].build); // of a batch that failed
-    st = manta__build_begin(&r->column[i].build, &job->out->field[i].type, r->cap, INT32_MAX,
-                            job->pool, err);
-  }
-  return st;
-}
-
-static bool is_full(const struct csv_reader *r)
-{
-  size_t text = 0;
-  for (int i = 0; i < r->columns; i++)
-    text += r->column[i].build.text;
-  return r->built == r->cap || text >= r->reader.job.file.config->batch_bytes ||
-         r->batch_end - r->batch_first > SOURCE_ROWS;
-}
-
 // As many rows of the piece as the batch has room for.
 static manta_status take_rows(struct csv_reader *r, manta_error *err)
 {
   struct manta__csv_rows *rows = &r->rows;
-  size_t n = rows->rows - r->at, room = (size_t)(r->cap - r->built);
+  size_t n = rows->rows - r->at, room = (size_t)(r->batch.cap - r->batch.rows);
   n = n < room ? n : room;
   MANTA_TRY(need_scratch(r, n + 1, err));
   for (size_t i = 0; i < n; i++)
@@ -371,30 +347,12 @@ static manta_status take_rows(struct csv_reader *r, manta_error *err)
     MANTA_TRY(sift(r, &n, err));
   if (n)
     MANTA_TRY(append(r, &n, err));
-  uint32_t *origin = (uint32_t *)r->origin->data + r->built;
   for (size_t i = 0; i < n; i++)
-    origin[i] = (uint32_t)(rows->record_base + rows->record[r->passed[i]] - r->batch_first);
-  r->built += (int64_t)n;
-  r->batch_end =
-      rows->record_base + (int64_t)(r->at < rows->rows ? rows->record[r->at] : rows->records);
+    manta__assembly_row(&r->batch, rows->record_base + rows->record[r->passed[i]]);
+  manta__assembly_pass(&r->batch,
+                       rows->record_base +
+                           (int64_t)(r->at < rows->rows ? rows->record[r->at] : rows->records));
   return MANTA_OK;
-}
-
-static manta_status end_batch(struct csv_reader *r, manta_batch **out, manta_error *err)
-{
-  const struct manta__read_job *job = &r->reader.job;
-  manta_batch *b;
-  MANTA_TRY(manta__batch_create(&b, job->out, r->built, err));
-  for (int i = 0; i < r->columns; i++)
-    manta__build_finish(&r->column[i].build, &b->column[i]);
-  b->first = r->batch_first;
-  b->source_rows = r->batch_end - r->batch_first;
-  if (b->source_rows != b->rows) {
-    b->origin = r->origin;
-    r->origin = NULL;
-  }
-  *out = b;
-  return (manta_status)1;
 }
 
 static manta_status next_csv(struct manta__reader *reader, manta_batch **out, manta_error *err)
@@ -402,8 +360,8 @@ static manta_status next_csv(struct manta__reader *reader, manta_batch **out, ma
   struct csv_reader *r = (struct csv_reader *)reader;
   if (!r->rows.file) // an empty file
     return 0;
-  MANTA_TRY(begin_batch(r, err));
-  while (!is_full(r)) {
+  MANTA_TRY(manta__assembly_begin(&r->batch, err));
+  while (!manta__assembly_full(&r->batch)) {
     if (r->at == r->rows.rows) {
       manta_status st = manta__csv_rows_next(&r->rows, err);
       if (st < 0)
@@ -414,12 +372,7 @@ static manta_status next_csv(struct manta__reader *reader, manta_batch **out, ma
     }
     MANTA_TRY(take_rows(r, err));
   }
-  if (r->batch_end == r->batch_first) { // nothing is left
-    for (int i = 0; i < r->columns; i++)
-      manta__build_fini(&r->column[i].build);
-    return 0;
-  }
-  return end_batch(r, out, err);
+  return manta__assembly_end(&r->batch, out, err);
 }
 
 const struct manta__format manta__format_csv = {

@@ -6,7 +6,8 @@
 
 #include "base/alloc.h"
 
-static const struct manta__format *const formats[] = {&manta__format_csv};
+static const struct manta__format *const formats[] = {&manta__format_csv, &manta__format_json,
+                                                      &manta__format_text};
 #define FORMATS (sizeof formats / sizeof *formats)
 
 // --- which --------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ struct manta__format {
   void (*close)(struct manta__reader *r);
 };
 
-extern const struct manta__format manta__format_csv;
+extern const struct manta__format manta__format_csv, manta__format_json, manta__format_text;
 
 /* By name; NULL and MANTA_EINVAL: there is none. */
 manta_status manta__format_named(const struct manta__format **out, const char *name,
