@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/column/utf8.h - whether bytes are UTF-8, as fast as memory where they are ASCII.
+ * data/column/utf8.h - whether bytes are UTF-8, as fast as memory where they are ASCII; and
+ * characters as UTF-8.
  */
 #ifndef MANTA_DATA_COLUMN_UTF8_H
 #define MANTA_DATA_COLUMN_UTF8_H
@@ -45,6 +46,20 @@ static inline size_t manta__utf8_valid(const void *p, size_t n)
       if (!(step = manta__utf8_step(s + at, n - at)))
         return at;
   }
+  return n;
+}
+
+/* Writes a character (no surrogate, at most U+10FFFF) as 1 to 4 bytes; how many. */
+static inline size_t manta__utf8_put(uint32_t c, char *to)
+{
+  if (c < 0x80) {
+    to[0] = (char)c;
+    return 1;
+  }
+  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  for (size_t i = n - 1; i > 0; i--, c >>= 6)
+    to[i] = (char)(0x80 | (c & 0x3f));
+  to[0] = (char)((0xf00 >> n & 0xff) | c);
   return n;
 }
 

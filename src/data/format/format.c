@@ -6,8 +6,9 @@
 
 #include "base/alloc.h"
 
-static const struct manta__format *const formats[] = {&manta__format_csv, &manta__format_json,
-                                                      &manta__format_text};
+static const struct manta__format *const formats[] = {
+    &manta__format_csv, &manta__format_json,     &manta__format_text,   &manta__format_npy,
+    &manta__format_npz, &manta__format_tfrecord, &manta__format_binary, &manta__format_fixed};
 #define FORMATS (sizeof formats / sizeof *formats)
 
 // --- which --------------------------------------------------------------------------------------

@@ -104,7 +104,9 @@ struct manta__format {
   void (*close)(struct manta__reader *r);
 };
 
-extern const struct manta__format manta__format_csv, manta__format_json, manta__format_text;
+extern const struct manta__format manta__format_csv, manta__format_json, manta__format_text,
+    manta__format_npy, manta__format_npz, manta__format_tfrecord, manta__format_binary,
+    manta__format_fixed;
 
 /* By name; NULL and MANTA_EINVAL: there is none. */
 manta_status manta__format_named(const struct manta__format **out, const char *name,

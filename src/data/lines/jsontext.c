@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "data/column/utf8.h"
 #include "data/lines/json.h"
 
 static void skip_blanks(struct manta__json *j)
@@ -246,19 +247,6 @@ static uint32_t hex_of(const char *p)
   return v;
 }
 
-static size_t put_utf8(uint32_t c, char *to)
-{
-  if (c < 0x80) {
-    to[0] = (char)c;
-    return 1;
-  }
-  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  for (size_t i = n - 1; i > 0; i--, c >>= 6)
-    to[i] = (char)(0x80 | (c & 0x3f));
-  to[0] = (char)((0xf00 >> n & 0xff) | c);
-  return n;
-}
-
 // Goes behind \uXXXX, or behind two of them that are one character; false: half of one.
 static bool take_code(const char **p, const char *end, uint32_t *out)
 {
@@ -292,7 +280,7 @@ int64_t manta__json_unescape(const struct manta__json_value *value, char *to)
     if (p[1] == 'u') {
       if (!take_code(&p, end, &c))
         return -1;
-      to += put_utf8(c, to);
+      to += manta__utf8_put(c, to);
     } else {
       *to++ = become[strchr(from, p[1]) - from];
       p += 2;
