@@ -443,7 +443,7 @@ static void records_of_fixed_size_are_split_into_columns(void **state)
   c.types = &types;
   c.skip_errors = false;
   c.skip_bytes = 100;
-  char *many = calloc(16, 1000);
+  char *many = calloc(17, 1000);
   path = file_write(dir, "x.dat", many, 16 * 999 + 100);
   assert_ok(read_path(path, &c, &whole, &err), &err);
   c.block_bytes = 333;

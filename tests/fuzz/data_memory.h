@@ -144,7 +144,7 @@ static void fuzz_format(const struct manta__format *format, const char *name, co
   struct manta__file f = {&m.source, form, &c};
   struct manta__schema *schema;
   manta_error err = MANTA_ERROR_INIT;
-  c.batch_bytes = 1 << 20;
+  c.batch_bytes = 1 << 16;
   c.batch_rows = 1000;
   c.block_bytes = (size_t)1 << 40;
   c.row_bytes = 1 << 20;

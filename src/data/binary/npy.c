@@ -8,8 +8,7 @@
 #include "data/binary/crc.h"
 #include "data/column/utf8.h"
 
-#define FIRST_READ 256
-#define SCRATCH    (256u << 10)
+#define SCRATCH (256u << 10)
 
 // --- opening ------------------------------------------------------------------------------------
 
@@ -24,32 +23,27 @@ static manta_status read_bytes(struct manta__npy *a, void *to, size_t n, manta_e
   return MANTA_OK;
 }
 
-// Twelve bytes say how long the header is.
 static manta_status read_header(struct manta__npy *a, manta_error *err)
 {
-  size_t n = 0, cap = FIRST_READ, got;
-  uint8_t *p = manta__malloc(MANTA__NPY_HEADER_MAX);
-  manta_status st = p ? 0 : manta_error_set(err, MANTA_ENOMEM, "%s: no memory to read it", a->name);
-  while (p && st == 0) {
-    // not one byte more than the header has: what follows is the array's
-    size_t want = n < 12 ? 12 - n : cap - n;
-    st = manta__input_read(&a->input, p + n, want, &got, err);
-    n += got;
-    if (st < 0)
-      break;
+  uint8_t start[MANTA__NPY_START];
+  size_t got, n = 0;
+  MANTA_TRY(manta__input_read(&a->input, start, sizeof start, &got, err));
+  if (got < sizeof start)
+    return manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array", a->name);
+  MANTA_TRY(manta__npy_length(start, &n, a->name, err));
+  uint8_t *p = manta__malloc(n);
+  if (!p)
+    return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to read it", a->name);
+  memcpy(p, start, sizeof start);
+  manta_status st = manta__input_read(&a->input, p + sizeof start, n - sizeof start, &got, err);
+  if (st == MANTA_OK && got < n - sizeof start)
+    st = manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array", a->name);
+  if (st == MANTA_OK)
     st = manta__npy_parse(&a->header, p, n, a->name, err);
-    if (st == 0 && (got < want || n == MANTA__NPY_HEADER_MAX))
-      st = manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array", a->name);
-    if (st == 0 && n >= 12)
-      cap =
-          p[6] == 1
-              ? 10 + ((size_t)p[8] | (size_t)p[9] << 8)
-              : 12 + ((size_t)p[8] | (size_t)p[9] << 8 | (size_t)p[10] << 16 | (size_t)p[11] << 24);
-  }
-  if (st == 1)
+  if (st == MANTA_OK)
     a->crc = manta__crc32(0, p, n);
   manta__free(p);
-  return st == 1 ? MANTA_OK : st;
+  return st;
 }
 
 manta_status manta__npy_open(struct manta__npy *a, struct manta__source *source, int64_t from,

@@ -30,9 +30,13 @@ struct manta__npy_header {
   int64_t bytes; /* of the header itself */
 };
 
-/* Parses the beginning of an array: `p` has n bytes of it. 1: there it is; 0: more bytes are needed
- * (at most MANTA__NPY_HEADER_MAX); MANTA_EINVAL, MANTA_EUNSUPPORTED say why not. `name` is for
- * messages. */
+#define MANTA__NPY_START 12 /* bytes that say how long the header is */
+
+/* How many bytes the header has, these included. MANTA_EINVAL, MANTA_EUNSUPPORTED: it is no array.
+ * `name` is for messages. */
+manta_status manta__npy_length(const uint8_t start[MANTA__NPY_START], size_t *out, const char *name,
+                               manta_error *err);
+/* Parses a header of n bytes. */
 manta_status manta__npy_parse(struct manta__npy_header *out, const uint8_t *p, size_t n,
                               const char *name, manta_error *err);
 

@@ -202,30 +202,36 @@ static manta_status read_dict(struct manta__npy_header *h, struct npy_text *t, c
   return set_shape(h, shape, ndim, descr, name, err);
 }
 
+// Where the text begins: versions 2 and 3 have a length of 32 bits.
+static size_t text_at(const uint8_t *p)
+{
+  return p[6] >= 2 ? 12 : 10;
+}
+
+manta_status manta__npy_length(const uint8_t p[MANTA__NPY_START], size_t *out, const char *name,
+                               manta_error *err)
+{
+  if (memcmp(p, MAGIC, MAGIC_BYTES) != 0)
+    return manta_error_set(err, MANTA_EINVAL, "%s: is no numpy array: it does not begin as one",
+                           name);
+  size_t length = (size_t)p[8] | (size_t)p[9] << 8;
+  if (p[6] >= 2)
+    length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
+  if (p[6] < 1 || p[6] > 3 || length < 2 || length > MANTA__NPY_HEADER_MAX)
+    return manta_error_set(err, MANTA_EUNSUPPORTED,
+                           "%s: a numpy array of version %d with a header of %zu bytes", name, p[6],
+                           length);
+  *out = text_at(p) + length;
+  return MANTA_OK;
+}
+
 manta_status manta__npy_parse(struct manta__npy_header *out, const uint8_t *p, size_t n,
                               const char *name, manta_error *err)
 {
   struct manta__npy_header h = {0};
-  size_t head = 10, length;
-  if (n < 12)
-    return 0;
-  if (memcmp(p, MAGIC, MAGIC_BYTES) != 0)
-    return manta_error_set(err, MANTA_EINVAL, "%s: is no numpy array: it does not begin as one",
-                           name);
-  length = (size_t)p[8] | (size_t)p[9] << 8;
-  if (p[6] >= 2) { // version 2 and 3: a length of 32 bits
-    head = 12;
-    length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
-  }
-  if (p[6] < 1 || p[6] > 3 || length > MANTA__NPY_HEADER_MAX - 12)
-    return manta_error_set(err, MANTA_EUNSUPPORTED,
-                           "%s: a numpy array of version %d with a header of %zu bytes", name, p[6],
-                           length);
-  if (n < head + length)
-    return 0;
-  struct npy_text t = {(const char *)p + head, (const char *)p + head + length};
+  struct npy_text t = {(const char *)p + text_at(p), (const char *)p + n};
   MANTA_TRY(read_dict(&h, &t, name, err));
-  h.bytes = (int64_t)(head + length);
+  h.bytes = (int64_t)n;
   *out = h;
-  return (manta_status)1;
+  return MANTA_OK;
 }

@@ -110,7 +110,9 @@ manta_status manta__window_open(struct manta__window *w, struct manta__source *s
                                 int64_t to, enum manta__compression form, size_t cap, size_t limit,
                                 manta_error *err)
 {
-  *w = (struct manta__window){.cap = cap, .limit = limit};
+  if (form == MANTA__PLAIN && to - from < (int64_t)cap) // one byte more shows that it is the end
+    cap = (size_t)(to - from) + 1;
+  *w = (struct manta__window){.cap = cap, .limit = limit > cap ? limit : cap};
   MANTA_TRY(manta__input_open(&w->input, source, from, to, form, err));
   if (!(w->block = manta__calloc(1, cap + 2 * MANTA__WINDOW_SLACK))) {
     manta__window_close(w);
