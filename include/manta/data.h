@@ -132,7 +132,14 @@ MANTA_API manta_status manta_batch_export(const manta_batch *b, struct ArrowSche
 
 /* --- Data sets -------------------------------------------------------------------------------- */
 
-/* How files are read; zero means default. All that it points to is borrowed for the call. */
+/* How files are read; zero means default. All that it points to is borrowed for the call.
+ *
+ * A filter is a tree of lists: an operation and its arguments, where other values are literals.
+ * Two are [">", ["col", "age"], 30] and ["and", ["==", ["col", "city"], "Bonn"], ["not",
+ * ["is_null", ["col", "name"]]]]. Operations: + - * / // % ** neg abs sqrt exp log floor ceil
+ * round; == != < <= > >=; and or not; is_null is_nan fill_null where is_in; length contains
+ * starts_with ends_with lower upper strip concat; cast. Null in, null out; `and` and `or` know
+ * three values; rows for which the filter is null are left out. */
 typedef struct manta_data_config {
   size_t size;                /* filled by MANTA_DATA_CONFIG_INIT */
   const char *format;         /* NULL: by the ends of the names. "csv", "json" (an object per line),
@@ -166,18 +173,11 @@ typedef struct manta_data_config {
   size_t skip_bytes; /* at the beginning of each file */
 } manta_data_config;
 
-#ifdef __cplusplus
 #define MANTA_DATA_CONFIG_INIT                                                                     \
   {                                                                                                \
     sizeof(manta_data_config), NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, 0, 0, 0, 0, false,    \
         false, NULL, 0, NULL, 0, 0                                                                 \
   }
-#else
-#define MANTA_DATA_CONFIG_INIT                                                                     \
-  {                                                                                                \
-    .size = sizeof(manta_data_config)                                                              \
-  }
-#endif
 
 typedef struct manta_dataset manta_dataset;
 

@@ -12,6 +12,7 @@
 
 #include <manta/ckpt.h>
 #include <manta/comm.h>
+#include <manta/data.h>
 #include <manta/ddp.h>
 #include <manta/session.h>
 #include <manta/status.h>

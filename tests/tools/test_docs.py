@@ -129,7 +129,8 @@ def test_variables_are_those_of_the_code() -> None:
 
 
 def test_fields_that_are_named_exist() -> None:
-    header = (ROOT / "include/manta/trainer.h").read_text()
+    headers = [ROOT / "include/manta" / name for name in ("trainer.h", "data.h")]
+    header = "".join(h.read_text() for h in headers)
     guide = (ROOT / "docs/guide.md").read_text()
     for field in re.findall(r"`([a-z]+_[a-z_]+)`", guide):
         if not field.startswith(("manta_", "_")):
