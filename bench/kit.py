@@ -59,6 +59,8 @@ class Sizes:
     ddp_us: int = 20_000
     same_mb: int = 26
     net_mb: int = 25
+    data_rows: int = 1_000_000
+    data_reps: int = 3  # passes over all files in one process
     comm_reps: int = 9  # rounds per size
     gloo_reps: int = 3
     comm_ms: int = 60  # per size
@@ -79,7 +81,7 @@ class Sizes:
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
               step_ms=10, ddp_mb=1, ddp_us=500, same_mb=1,
-              net_mb=1, comm_reps=1, gloo_reps=1, comm_ms=2,
+              net_mb=1, data_rows=2000, data_reps=2, comm_reps=1, gloo_reps=1, comm_ms=2,
               comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5,
               py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_runs=10,
               py_steps=5, py_batch=2)
@@ -153,6 +155,10 @@ class Bench:
         """One call in a fresh directory, which is removed; env: besides what all programs get."""
         with tempfile.TemporaryDirectory(dir=self.scratch) as d:
             return parse(self.text(program, *args, "--dir", d, **env))
+
+    def text_samples(self, program: str, *args: object) -> Samples:
+        """One call of a program that is told itself where to work."""
+        return parse(self.text(program, *args))
 
     def can_span_hosts(self) -> bool:
         """Not without root, ip or UCX: the hosts are network namespaces."""

@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
 LIMIT_S = 600
 RAY = "ray[train]==2.60.*"
+DATA = ["pandas", "polars", "pyarrow", "duckdb"]
 MPIRUN = ["mpirun", "--allow-run-as-root"]
 
 
@@ -121,6 +122,28 @@ def make_ray() -> None:
         run([torch, "-c", where]))
     run([home / "bin" / "python", "-c", "import ray.train.torch"])
     (home / "ready").touch()
+
+
+def data_python() -> Path | None:
+    """A Python that has pandas, Polars, pyarrow and DuckDB: `make bench-peers` makes it."""
+    home = BUILT / "data"
+    return home / "bin" / "python" if (home / "ready").exists() else None
+
+
+def make_data() -> None:
+    """Once."""
+    home = BUILT / "data"
+    if data_python():
+        return
+    run([sys.executable, "-m", "venv", "--clear", home])
+    run([home / "bin" / "pip", "install", "--quiet", "--no-input", *DATA])
+    (home / "ready").touch()
+
+
+def csv_mb_s(name: str, where: Path, threads: int, reps: int) -> list[float]:
+    """Passes over the files of a folder by one of them."""
+    said = run([data_python(), HERE / "csv_columns.py", name, where, threads, reps])
+    return [float(line.split()[1]) for line in said.splitlines()]
 
 
 def gloo_comm(ranks: int, low: int, high: int, factor: int, ms: int) -> dict[int, float] | None:

@@ -73,7 +73,7 @@ manta_status manta_batch_column_named(const manta_batch *b, const char *name, ma
 manta_status manta__batch_slice(manta_batch **out, const manta_batch *in, int64_t from, int64_t n,
                                 manta_error *err)
 {
-  manta_batch *b;
+  manta_batch *b = NULL;
   MANTA_TRY(manta__batch_create(&b, in->schema, n, err));
   for (int i = 0; i < in->schema->count; i++) {
     manta__column_copy(&b->column[i], &in->column[i]);
@@ -113,7 +113,7 @@ static manta_status take_origin(manta_batch *b, const manta_batch *in, const uin
 manta_status manta__batch_take(manta_batch **out, const manta_batch *in, const uint32_t *rows,
                                int64_t n, struct manta__pool *pool, manta_error *err)
 {
-  manta_batch *b;
+  manta_batch *b = NULL;
   MANTA_TRY(manta__batch_create(&b, in->schema, n, err));
   manta_status st = take_origin(b, in, rows, pool, err);
   for (int i = 0; i < in->schema->count && st == MANTA_OK; i++)
@@ -129,7 +129,7 @@ manta_status manta__batch_take(manta_batch **out, const manta_batch *in, const u
 manta_status manta__batch_select(manta_batch **out, const manta_batch *in,
                                  struct manta__schema *schema, const int *columns, manta_error *err)
 {
-  manta_batch *b;
+  manta_batch *b = NULL;
   MANTA_TRY(manta__batch_create(&b, schema, in->rows, err));
   for (int i = 0; i < schema->count; i++)
     manta__column_copy(&b->column[i], &in->column[columns[i]]);
@@ -184,7 +184,7 @@ manta_status manta__batch_concat(manta_batch **out, const manta_batch *const *pa
                                  struct manta__pool *pool, manta_error *err)
 {
   int64_t rows = 0;
-  manta_batch *b;
+  manta_batch *b = NULL;
   for (int k = 0; k < n; k++)
     rows += parts[k]->rows;
   if (rows > MANTA__ROWS_MAX)

@@ -163,7 +163,7 @@ void manta__build_text_done(struct manta__build *b, size_t n)
 
 manta_status manta__build_text(struct manta__build *b, const char *p, size_t n, manta_error *err)
 {
-  char *to;
+  char *to = NULL;
   MANTA_TRY(manta__build_text_room(b, n, &to, err));
   if (n)
     memcpy(to, p, n);
