@@ -39,7 +39,7 @@ def pyarrow_reader(files: list[str], threads: int) -> Callable[[], int]:
 def duckdb_reader(files: list[str], threads: int) -> Callable[[], int]:
     import duckdb
     connection = duckdb.connect(config={"threads": threads})
-    return lambda: connection.read_csv(files).fetch_arrow_table().num_rows
+    return lambda: connection.read_csv(files).to_arrow_table().num_rows
 
 
 READERS = {"pandas": pandas_reader, "polars": polars_reader, "pyarrow": pyarrow_reader,

@@ -22,13 +22,13 @@ typedef struct csv_halves {
   __m256i low, high;
 } block_type;
 
-static inline block_type block_of(const uint8_t *p)
+INLINE block_type block_of(const uint8_t *p)
 {
   return (block_type){_mm256_loadu_si256((const __m256i *)p),
                       _mm256_loadu_si256((const __m256i *)(p + 32))};
 }
 
-static inline uint64_t equal(block_type b, uint8_t byte)
+INLINE uint64_t equal(block_type b, uint8_t byte)
 {
   __m256i pattern = _mm256_set1_epi8((char)byte);
   uint32_t low = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(b.low, pattern));
@@ -38,7 +38,7 @@ static inline uint64_t equal(block_type b, uint8_t byte)
 
 // Eight at a time, whether or not there are as many: how many follow is known to nobody, and a
 // wrong guess per bit would cost more.
-static inline void put_bits(uint32_t *pos, uint32_t at, uint64_t bits)
+INLINE void put_bits(uint32_t *pos, uint32_t at, uint64_t bits)
 {
   int n = __builtin_popcountll(bits);
   for (int done = 0; done < n; done += 8)
@@ -59,7 +59,7 @@ static const uint8_t last_bytes[32] = {
     0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 
 // 16 digits, the first in the lowest byte, zeros in front.
-static inline uint64_t value_of(__m128i digits)
+INLINE uint64_t value_of(__m128i digits)
 {
   const __m128i ten = _mm_set1_epi16(0x010a), hundred = _mm_set1_epi32(0x00010064),
                 myriad = _mm_set1_epi32(0x00012710);
@@ -78,7 +78,7 @@ struct simple_vector {
 };
 
 // [-] digits [. digits], 16 characters at most and one digit at least, in front of `end`.
-static inline bool read_simple(const uint8_t *end, size_t n, bool dots, struct simple_vector *out)
+INLINE bool read_simple(const uint8_t *end, size_t n, bool dots, struct simple_vector *out)
 {
   const __m128i places = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   if (n - 1 > 15)

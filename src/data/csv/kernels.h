@@ -13,7 +13,7 @@
 #define NAME_OF2(isa) #isa
 
 /* Bit i becomes the xor of bits 0 to i: 1 from an opening quote on, 0 from the closing one on. */
-static inline uint64_t running_xor(uint64_t x)
+INLINE uint64_t running_xor(uint64_t x)
 {
   x ^= x << 1;
   x ^= x << 2;
@@ -32,8 +32,8 @@ struct quote_state {
 };
 
 /* Takes out of `ends` what lies inside of quotes. */
-static inline uint64_t outside_quotes(struct quote_state *s, uint64_t ends, uint64_t quotes,
-                                      uint64_t carriages, uint64_t there)
+INLINE uint64_t outside_quotes(struct quote_state *s, uint64_t ends, uint64_t quotes,
+                               uint64_t carriages, uint64_t there)
 {
   uint64_t in = running_xor(quotes) ^ s->inside;
   uint64_t opens = quotes & in, closes = quotes & ~in;
@@ -74,8 +74,7 @@ static void scan(const uint8_t *text, size_t n, const struct manta__csv_marks *m
 }
 
 /* Rows that end in the first `size` bytes of the block: bits of `ends`, but for empty lines. */
-static inline int full_rows(struct manta__csv_index *s, uint64_t ends, uint64_t carriages,
-                            size_t size)
+INLINE int full_rows(struct manta__csv_index *s, uint64_t ends, uint64_t carriages, size_t size)
 {
   uint64_t begins = ends << 1 | s->ended;
   uint64_t lonely = begins & carriages; // a CR that is alone in its line, if a newline follows

@@ -16,7 +16,7 @@ typedef struct csv_words {
   uint64_t w[8];
 } block_type;
 
-static inline block_type block_of(const uint8_t *p)
+INLINE block_type block_of(const uint8_t *p)
 {
   block_type b;
   memcpy(&b, p, sizeof b);
@@ -24,7 +24,7 @@ static inline block_type block_of(const uint8_t *p)
 }
 
 // The highest bit of each byte that is 0 after the xor, gathered by a multiplication.
-static inline uint64_t equal_word(uint64_t w, uint64_t pattern)
+INLINE uint64_t equal_word(uint64_t w, uint64_t pattern)
 {
   const uint64_t low = 0x7f7f7f7f7f7f7f7f;
   w ^= pattern;
@@ -32,7 +32,7 @@ static inline uint64_t equal_word(uint64_t w, uint64_t pattern)
   return (w >> 7) * 0x0102040810204080 >> 56;
 }
 
-static inline uint64_t equal(block_type b, uint8_t byte)
+INLINE uint64_t equal(block_type b, uint8_t byte)
 {
   uint64_t pattern = byte * UINT64_C(0x0101010101010101), bits = 0;
   for (int i = 0; i < 8; i++)
@@ -40,7 +40,7 @@ static inline uint64_t equal(block_type b, uint8_t byte)
   return bits;
 }
 
-static inline void put_bits(uint32_t *pos, uint32_t at, uint64_t bits)
+INLINE void put_bits(uint32_t *pos, uint32_t at, uint64_t bits)
 {
   for (; bits; bits &= bits - 1)
     *pos++ = at + (uint32_t)__builtin_ctzll(bits);
@@ -58,7 +58,7 @@ struct simple_word {
 };
 
 // [-] digits [. digits], 16 characters at most and one digit at least.
-static inline bool read_simple(const uint8_t *p, size_t n, bool dots, struct simple_word *out)
+INLINE bool read_simple(const uint8_t *p, size_t n, bool dots, struct simple_word *out)
 {
   const uint8_t *end = p + n, *dot = NULL;
   int digits = 0;
