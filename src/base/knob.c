@@ -93,6 +93,9 @@ static const struct manta__knob table[MANTA__KNOBS] = {
     [MANTA__KNOB_COMM_WAY] = {"MANTA_COMM_WAY", DEBUGGING, WORD("cached past remote"),
                               .otherwise = "the fastest one, by measuring",
                               .help = "way that all-reduces of private memory go"},
+    [MANTA__KNOB_DATA_ISA] = {"MANTA_DATA_ISA", DEBUGGING, WORD("scalar avx2 avx512"),
+                              .otherwise = "the widest that the CPU has",
+                              .help = "instruction set that CSV is parsed with"},
     [MANTA__KNOB_NVML] = {"MANTA_NVML", DEBUGGING, .dflt = "libnvidia-ml.so.1",
                           .help = "file of NVML, by which GPUs are listed"},
 

@@ -2,8 +2,9 @@
 #include "data/csv/isa.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/knob.h"
 
 #if defined(__x86_64__)
 static bool has_avx2(void)
@@ -57,7 +58,7 @@ const struct manta__csv_isa *manta__csv_isa(void)
   static const struct manta__csv_isa *_Atomic chosen; // threads that race find the same answer
   const struct manta__csv_isa *i = atomic_load_explicit(&chosen, memory_order_relaxed);
   if (!i) {
-    i = choose(getenv("MANTA_DATA_ISA"));
+    i = choose(manta__knob_text(MANTA__KNOB_DATA_ISA));
     atomic_store_explicit(&chosen, i, memory_order_relaxed);
   }
   return i;
