@@ -2,17 +2,22 @@
  *
  * manta/data.h - data sets: files of any size become batches of typed columns.
  *
- * A data set is a list of files with one schema. It is cut into blocks (a file, or a byte range of
- * one that begins and ends at a row), and a reader turns some of the blocks into batches: bounded
- * pieces of columns that are Arrow arrays, so that pyarrow, pandas, Polars or numpy take them
- * without a copy. Nothing is read before it is asked for, and never more than a batch at a time.
+ * A data set is a list of files with one schema, and the steps that its rows go through (filters,
+ * new columns, a shuffle). It is cut into blocks (a file, or a byte range of one that begins and
+ * ends at a row). A loader gives each rank its part of global batches, in an order of all rows that
+ * does not depend on the number of ranks; a reader turns some of the blocks into batches. Batches
+ * are columns that are Arrow arrays, so that pyarrow, pandas, Polars or numpy take them without a
+ * copy. Nothing is read before it is asked for, and memory is bounded.
  *
- *     manta_dataset *d;
- *     manta_reader *r;
+ *     manta_dataset *d, *shuffled;
+ *     manta_loader *l;
  *     manta_batch *b;
+ *     manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
+ *     c.batch_rows = 1024;
  *     MANTA_TRY(manta_dataset_open(&d, &(const char *){"train"}, 1, NULL, err));
- *     MANTA_TRY(manta_reader_open(&r, d, 0, manta_dataset_blocks(d), err));
- *     while ((st = manta_reader_next(r, &b, err)) == 1) {
+ *     MANTA_TRY(manta_dataset_shuffle(&shuffled, d, 42, 0, err));
+ *     MANTA_TRY(manta_loader_open(&l, shuffled, &c, err));
+ *     while ((st = manta_loader_next(l, &b, err)) == 1) {
  *       manta_column x;
  *       MANTA_TRY(manta_batch_column_named(b, "x", &x, err));
  *       ...
@@ -200,25 +205,81 @@ MANTA_API int manta_dataset_columns(const manta_dataset *d);
 /* Borrowed from the data set. MANTA_ENOENT: there is no such column. */
 MANTA_API manta_status manta_dataset_field(const manta_dataset *d, int column, manta_field *out,
                                            manta_error *err);
+/* Behind a limit blocks may be empty. */
 MANTA_API int64_t manta_dataset_blocks(const manta_dataset *d);
 /* The file that a block is of; borrowed. NULL: there is no such block. */
 MANTA_API const char *manta_dataset_block_file(const manta_dataset *d, int64_t block);
+/* Counts the rows of one pass: it reads the files, but parses only what filters look at. */
+MANTA_API manta_status manta_dataset_count(manta_dataset *d, int64_t *out, manta_error *err);
+/* Gives the plan as text, a line per step, the last step first: which columns and filters go down
+ * into the files, and in which order rows come. Free it with manta_free. */
+MANTA_API manta_status manta_dataset_explain(manta_dataset *d, char **out, manta_error *err);
 
-/* What all readers of the data set have read so far. */
+/* What was read so far of the files that the data set comes from, by it and by others. */
 typedef struct manta_data_stats {
-  int64_t rows;           /* that were given out */
+  int64_t rows;           /* that readers and loaders were given */
   int64_t skipped;        /* that could not be read, with skip_errors */
   int64_t bytes;          /* of the files, after decompression */
   const char *first_skip; /* why the first of them could not be read; borrowed; "" if none */
 } manta_data_stats;
 MANTA_API void manta_dataset_stats(const manta_dataset *d, manta_data_stats *out);
 
+/* --- Steps ------------------------------------------------------------------------------------ */
+
+/* A step gives a new data set in *out, which the caller closes; `d` stays the caller's and may be
+ * closed first. Nothing is read: a step is done when rows are, in the threads that read. Columns
+ * that nobody looks at are not parsed, and filters run in the reader of the files wherever they
+ * can. MANTA_ENOENT names a column that is not there, with the nearest names; MANTA_ETYPE and
+ * MANTA_EINVAL name an expression or an option that makes no sense; MANTA_EUNSUPPORTED says in
+ * which order steps can be taken. */
+
+/* These columns, in this order. */
+MANTA_API manta_status manta_dataset_select(manta_dataset **out, manta_dataset *d,
+                                            const char *const *columns, size_t count,
+                                            manta_error *err);
+/* All columns but these. */
+MANTA_API manta_status manta_dataset_drop(manta_dataset **out, manta_dataset *d,
+                                          const char *const *columns, size_t count,
+                                          manta_error *err);
+/* Column from[i] is to[i] from now on. */
+MANTA_API manta_status manta_dataset_rename(manta_dataset **out, manta_dataset *d,
+                                            const char *const *from, const char *const *to,
+                                            size_t count, manta_error *err);
+/* A column more at the end, or another one in the place of that of the same name: what the
+ * expression gives for each row. */
+MANTA_API manta_status manta_dataset_add(manta_dataset **out, manta_dataset *d, const char *name,
+                                         const manta_value *expression, manta_error *err);
+/* The rows for which the expression is true. */
+MANTA_API manta_status manta_dataset_filter(manta_dataset **out, manta_dataset *d,
+                                            const manta_value *expression, manta_error *err);
+/* Each row with this probability; which ones is a function of the seed and the row alone. */
+MANTA_API manta_status manta_dataset_sample(manta_dataset **out, manta_dataset *d, double fraction,
+                                            uint64_t seed, manta_error *err);
+/* The first rows; behind a shuffle or a repeat, the first that come. */
+MANTA_API manta_status manta_dataset_limit(manta_dataset **out, manta_dataset *d, int64_t rows,
+                                           manta_error *err);
+/* The rows of the first, then those of the second and so on. Columns have equal names and types. */
+MANTA_API manta_status manta_dataset_union(manta_dataset **out, manta_dataset *const *d,
+                                           size_t count, manta_error *err);
+/* Row i of both side by side; a column of `b` whose name `a` has gets the end "_1". Both have
+ * equally many rows, else it is MANTA_EINVAL when they are first read. */
+MANTA_API manta_status manta_dataset_zip(manta_dataset **out, manta_dataset *a, manta_dataset *b,
+                                         manta_error *err);
+/* Another order in each epoch: blocks are permuted, and then the rows in windows of `window` rows
+ * of the files, by this seed. 0: as many as about 64 MiB hold, by the types of the columns. */
+MANTA_API manta_status manta_dataset_shuffle(manta_dataset **out, manta_dataset *d, uint64_t seed,
+                                             int64_t window, manta_error *err);
+/* So many passes as one; each has an epoch of its own. 0: without end. */
+MANTA_API manta_status manta_dataset_repeat(manta_dataset **out, manta_dataset *d, int64_t times,
+                                            manta_error *err);
+
 /* --- Readers ---------------------------------------------------------------------------------- */
 
 typedef struct manta_reader manta_reader;
 
-/* Reads `count` blocks from number `first` on, in their order. A reader is for one thread at a
- * time; threads that read different blocks share nothing but the data set. */
+/* Reads `count` blocks from number `first` on, in the order of the files: readers do not shuffle or
+ * repeat, and do not know a limit behind a shuffle. A reader is for one thread at a time; threads
+ * that read different blocks share nothing but the data set. */
 MANTA_API manta_status manta_reader_open(manta_reader **out, manta_dataset *d, int64_t first,
                                          int64_t count, manta_error *err);
 /* 1 and a batch of one row at least, which the caller destroys; 0 at the end. A failure names the
@@ -229,6 +290,74 @@ MANTA_API void manta_reader_close(manta_reader *r); /* NULL is fine */
  * reader: releasing the stream closes it. On failure it stays the caller's. */
 MANTA_API manta_status manta_reader_export(manta_reader *r, struct ArrowArrayStream *out,
                                            manta_error *err);
+
+/* --- Loaders ---------------------------------------------------------------------------------- */
+
+/* A loader gives each rank its part of one global batch after the other.
+ *
+ * (1) The order of rows is a function of the data set, the seed of its shuffle and the epoch. The
+ *     number of ranks is none of its arguments: it only says how a global batch is divided. The
+ *     parts of a batch follow each other in the order of ranks and differ by one row at most.
+ * (2) Steps are done before batches are cut, so all ranks have equally many batches.
+ * (3) A position counts rows of the files, before filters. From any position, with any number of
+ *     ranks, the rows that follow are the same, each row of the epoch once.
+ * (4) Threads parse blocks ahead of their use. What was parsed and not given out yet has at most
+ *     memory_limit bytes; a window of a shuffle that does not fit is MANTA_ETOOBIG. */
+
+typedef enum manta_tail {
+  MANTA_TAIL_SHORT, /* the last batch is smaller; the part of a rank may have no rows */
+  MANTA_TAIL_DROP,  /* rows that do not fill a batch are left out in this epoch */
+  MANTA_TAIL_PAD    /* the first rows of the epoch come once more */
+} manta_tail;
+
+typedef struct manta_loader_config {
+  size_t size;         /* filled by MANTA_LOADER_CONFIG_INIT */
+  int64_t batch_rows;  /* of a global batch; 0: 1 for each rank */
+  int rank, ranks;     /* 0, 0: there is one */
+  manta_tail tail;     /* what becomes of the last rows */
+  int64_t epoch;       /* which to begin with */
+  int threads;         /* that parse; 0: one per CPU, 8 at most */
+  int prefetch;        /* batches that are made ahead; 0: 2; -1: none, next makes them */
+  size_t memory_limit; /* bytes; 0: a quarter of memory */
+} manta_loader_config;
+
+#define MANTA_LOADER_CONFIG_INIT                                                                   \
+  {                                                                                                \
+    sizeof(manta_loader_config), 0, 0, 0, MANTA_TAIL_SHORT, 0, 0, 0, 0                             \
+  }
+
+typedef struct manta_loader manta_loader;
+
+/* `config` may be NULL. Keeps what it needs of the data set. A loader is for one thread at a
+ * time. */
+MANTA_API manta_status manta_loader_open(manta_loader **out, manta_dataset *d,
+                                         const manta_loader_config *config, manta_error *err);
+MANTA_API void manta_loader_close(manta_loader *l); /* NULL is fine */
+/* 1 and the part of this rank, which the caller destroys; 0 at the end of the epoch (or of all
+ * passes of a repeat), again and again. After a failure the loader only gives it again. */
+MANTA_API manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *err);
+/* Goes to the beginning of an epoch. */
+MANTA_API manta_status manta_loader_begin(manta_loader *l, int64_t epoch, manta_error *err);
+MANTA_API int64_t manta_loader_epoch(const manta_loader *l);
+
+/* The position behind the batch that was given out last, whatever was made ahead: a small map,
+ * which packs into a checkpoint. `out` must be {0} or a valid value. */
+MANTA_API manta_status manta_loader_save(const manta_loader *l, manta_value *out, manta_error *err);
+/* Goes on from there, with any number of ranks, batch size, threads and memory limit. MANTA_EINVAL:
+ * it is the position of another data set, of other blocks or another shuffle. */
+MANTA_API manta_status manta_loader_load(manta_loader *l, const manta_value *state,
+                                         manta_error *err);
+
+/* Where the time went so far, in seconds; those of threads are added up. */
+typedef struct manta_loader_stats {
+  int64_t batches, rows; /* that were given out */
+  double parse;          /* threads read and parsed */
+  double idle;           /* threads waited for room */
+  double make;           /* rows were mixed, cut and copied */
+  double wait;           /* next waited for a batch */
+  int64_t bytes_max;     /* the most that was parsed and not given out yet */
+} manta_loader_stats;
+MANTA_API void manta_loader_get_stats(manta_loader *l, manta_loader_stats *out);
 
 #ifdef __cplusplus
 }

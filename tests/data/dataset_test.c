@@ -3,8 +3,6 @@
  * Data sets: many files, many readers at once, streams for other libraries, options that make no
  * sense.
  */
-#include "data/dataset.h"
-
 #include "cells.h"
 #include "data/column/arrow.h"
 #include "files.h"

@@ -32,13 +32,15 @@ int main(int argc, char **argv)
   manta_trainer_config cfg = MANTA_TRAINER_CONFIG_INIT;
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   manta_data_config data = MANTA_DATA_CONFIG_INIT;
+  manta_loader_config load = MANTA_LOADER_CONFIG_INIT;
   manta_trainer *t;
   manta_dataset *d;
+  manta_loader *l;
   cfg.workers = 2;
   rc.keep_last = 1;
   data.skip_errors = true;
   if (manta_init(&argc, &argv) < 0 || manta_trainer_create(&t, &cfg, &err) < 0 ||
-      manta_dataset_open(&d, NULL, 0, &data, &err) < 0)
+      manta_dataset_open(&d, NULL, 0, &data, &err) < 0 || manta_loader_open(&l, d, &load, &err) < 0)
     return (int)constant.size;
   return manta_trainer_run(t, train, &rc, NULL, &err) < 0;
 }

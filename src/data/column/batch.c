@@ -77,7 +77,8 @@ manta_status manta__batch_slice(manta_batch **out, const manta_batch *in, int64_
   MANTA_TRY(manta__batch_create(&b, in->schema, n, err));
   for (int i = 0; i < in->schema->count; i++) {
     manta__column_copy(&b->column[i], &in->column[i]);
-    manta__column_slice(&b->column[i], from, n);
+    if (manta__batch_has(in, i))
+      manta__column_slice(&b->column[i], from, n);
   }
   b->first = in->first;
   b->source_rows = in->source_rows;
@@ -117,7 +118,8 @@ manta_status manta__batch_take(manta_batch **out, const manta_batch *in, const u
   MANTA_TRY(manta__batch_create(&b, in->schema, n, err));
   manta_status st = take_origin(b, in, rows, pool, err);
   for (int i = 0; i < in->schema->count && st == MANTA_OK; i++)
-    st = manta__column_take(&b->column[i], &in->column[i], rows, n, pool, err);
+    if (manta__batch_has(in, i))
+      st = manta__column_take(&b->column[i], &in->column[i], rows, n, pool, err);
   if (st < 0) {
     manta_batch_destroy(b);
     return st;
@@ -140,6 +142,36 @@ manta_status manta__batch_select(manta_batch **out, const manta_batch *in,
   return MANTA_OK;
 }
 
+// Of each part the column of one number; the caller frees it.
+static const struct manta__column **columns_of(const manta_batch *const *parts, int n, int column)
+{
+  const struct manta__column **p = manta__calloc((size_t)n, sizeof *p);
+  for (int k = 0; p && k < n; k++)
+    p[k] = &parts[k]->column[column];
+  return p;
+}
+
+manta_status manta__batch_gather(manta_batch **out, const manta_batch *const *parts, int count,
+                                 const uint32_t *which, const uint32_t *row, int64_t n,
+                                 struct manta__pool *pool, manta_error *err)
+{
+  manta_batch *b = NULL;
+  MANTA_TRY(manta__batch_create(&b, parts[0]->schema, n, err));
+  manta_status st = MANTA_OK;
+  for (int i = 0; i < b->schema->count && st == MANTA_OK; i++) {
+    const struct manta__column **p = columns_of(parts, count, i);
+    st = p ? manta__column_gather(&b->column[i], p, count, which, row, n, pool, err)
+           : manta_error_set(err, MANTA_ENOMEM, "no memory for %d parts", count);
+    manta__free(p);
+  }
+  if (st < 0) {
+    manta_batch_destroy(b);
+    return st;
+  }
+  *out = b;
+  return MANTA_OK;
+}
+
 static manta_status concat_columns(manta_batch *b, const manta_batch *const *parts, int n,
                                    struct manta__pool *pool, manta_error *err)
 {
@@ -148,9 +180,13 @@ static manta_status concat_columns(manta_batch *b, const manta_batch *const *par
   if (!p)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for %d parts", n);
   for (int i = 0; i < b->schema->count && st == MANTA_OK; i++) {
-    for (int k = 0; k < n; k++)
+    bool whole = true;
+    for (int k = 0; k < n; k++) {
       p[k] = &parts[k]->column[i];
-    st = manta__column_concat(&b->column[i], p, n, pool, err);
+      whole &= manta__batch_has(parts[k], i);
+    }
+    if (whole)
+      st = manta__column_concat(&b->column[i], p, n, pool, err);
   }
   manta__free(p);
   return st;

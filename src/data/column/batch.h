@@ -7,6 +7,8 @@
  *     number `first` on, of which it has `rows`. Those that are missing were filtered out or could
  *     not be read and were skipped. Row i is number first + origin[i] there; without an origin
  *     it is first + i. Positions count source rows, so that they mean the same whatever the filter.
+ * (3) A column that nobody asked for is empty ({0}), and stays so in batches that are made of this
+ *     one.
  */
 #ifndef MANTA_DATA_COLUMN_BATCH_H
 #define MANTA_DATA_COLUMN_BATCH_H
@@ -33,6 +35,12 @@ static inline int64_t manta__batch_source(const manta_batch *b, int64_t i)
   return b->first + (b->origin ? ((const uint32_t *)b->origin->data)[i] : i);
 }
 
+/* Whether there are values in column i: it was asked for. */
+static inline bool manta__batch_has(const manta_batch *b, int i)
+{
+  return b->column[i].length == b->rows;
+}
+
 /* New batches that share what they can; `in` stays as it was. */
 
 /* n rows from `from` on. */
@@ -48,6 +56,10 @@ manta_status manta__batch_select(manta_batch **out, const manta_batch *in,
 /* All rows one after the other. Of one schema, n > 0. The source is that of the first, and only
  * right where each part begins where the one before it ended. */
 manta_status manta__batch_concat(manta_batch **out, const manta_batch *const *parts, int n,
+                                 struct manta__pool *pool, manta_error *err);
+/* Row row[i] of part which[i], for all n of them. Of one schema. The batch has no source. */
+manta_status manta__batch_gather(manta_batch **out, const manta_batch *const *parts, int count,
+                                 const uint32_t *which, const uint32_t *row, int64_t n,
                                  struct manta__pool *pool, manta_error *err);
 
 #endif

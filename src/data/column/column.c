@@ -52,9 +52,9 @@ void manta__column_slice(struct manta__column *c, int64_t from, int64_t n)
 
 // --- new columns --------------------------------------------------------------------------------
 
-// A column of n values that nobody sees yet; `text` bytes of them where they vary in length.
-static manta_status make(struct manta__column *c, const struct manta__type *type, int64_t n,
-                         int64_t text, bool nulls, struct manta__pool *pool, manta_error *err)
+manta_status manta__column_make(struct manta__column *c, const struct manta__type *type, int64_t n,
+                                int64_t text, bool nulls, struct manta__pool *pool,
+                                manta_error *err)
 {
   size_t data = manta__type_varies(type)        ? (size_t)text
                 : type->kind == MANTA_KIND_BOOL ? manta__bits_bytes(n)
@@ -78,11 +78,6 @@ static manta_status make(struct manta__column *c, const struct manta__type *type
   c->offsets = c->held[MANTA__OFFSETS] ? c->held[MANTA__OFFSETS]->data : NULL;
   c->valid = c->held[MANTA__VALID] ? c->held[MANTA__VALID]->data : NULL;
   return MANTA_OK;
-}
-
-static void *buffer_of(const struct manta__column *c, int which)
-{
-  return c->held[which]->data; // of a column that was just made: ours to write
 }
 
 #define TAKE(type)                                                                                 \
@@ -138,8 +133,8 @@ static int64_t text_bytes(const struct manta__column *in, const uint32_t *rows, 
 static void take_text(struct manta__column *out, const struct manta__column *in,
                       const uint32_t *rows, int64_t n)
 {
-  int32_t *offsets = buffer_of(out, MANTA__OFFSETS), at = 0;
-  char *to = buffer_of(out, MANTA__DATA);
+  int32_t *offsets = manta__column_buffer(out, MANTA__OFFSETS), at = 0;
+  char *to = manta__column_buffer(out, MANTA__DATA);
   for (int64_t i = 0; i < n; i++) {
     size_t len;
     const char *p = manta__column_text(in, rows[i], &len);
@@ -155,15 +150,16 @@ manta_status manta__column_take(struct manta__column *out, const struct manta__c
                                 const uint32_t *rows, int64_t n, struct manta__pool *pool,
                                 manta_error *err)
 {
-  MANTA_TRY(make(out, &in->type, n, text_bytes(in, rows, n), in->valid != NULL, pool, err));
+  MANTA_TRY(
+      manta__column_make(out, &in->type, n, text_bytes(in, rows, n), in->valid != NULL, pool, err));
   if (in->type.kind == MANTA_KIND_BOOL)
-    take_bits(buffer_of(out, MANTA__DATA), in->data, in->offset, rows, n);
+    take_bits(manta__column_buffer(out, MANTA__DATA), in->data, in->offset, rows, n);
   else if (manta__type_varies(&in->type))
     take_text(out, in, rows, n);
   else
-    take_numbers(buffer_of(out, MANTA__DATA), in, rows, n);
+    take_numbers(manta__column_buffer(out, MANTA__DATA), in, rows, n);
   if (in->valid)
-    take_bits(buffer_of(out, MANTA__VALID), in->valid, in->offset, rows, n);
+    take_bits(manta__column_buffer(out, MANTA__VALID), in->valid, in->offset, rows, n);
   out->nulls = in->valid ? -1 : 0;
   return MANTA_OK;
 }
@@ -173,13 +169,13 @@ manta_status manta__column_take(struct manta__column *out, const struct manta__c
 static void append_text(struct manta__column *out, const struct manta__column *p, int64_t at,
                         int32_t *text)
 {
-  int32_t *offsets = (int32_t *)buffer_of(out, MANTA__OFFSETS) + at;
+  int32_t *offsets = (int32_t *)manta__column_buffer(out, MANTA__OFFSETS) + at;
   const int32_t *from = p->offsets + p->offset;
   for (int64_t i = 0; i < p->length; i++)
     offsets[i] = *text + (from[i] - from[0]);
   int32_t bytes = from[p->length] - from[0];
   if (bytes)
-    memcpy((char *)buffer_of(out, MANTA__DATA) + *text, (const char *)p->data + from[0],
+    memcpy((char *)manta__column_buffer(out, MANTA__DATA) + *text, (const char *)p->data + from[0],
            (size_t)bytes);
   *text += bytes;
   offsets[p->length] = *text;
@@ -190,16 +186,16 @@ static void append(struct manta__column *out, const struct manta__column *p, int
 {
   size_t width = manta__type_width(&p->type);
   if (p->type.kind == MANTA_KIND_BOOL)
-    manta__bits_copy(buffer_of(out, MANTA__DATA), at, p->data, p->offset, p->length);
+    manta__bits_copy(manta__column_buffer(out, MANTA__DATA), at, p->data, p->offset, p->length);
   else if (manta__type_varies(&p->type))
     append_text(out, p, at, text);
   else if (p->length)
-    memcpy((char *)buffer_of(out, MANTA__DATA) + (size_t)at * width, manta__column_at(p, 0),
-           (size_t)p->length * width);
+    memcpy((char *)manta__column_buffer(out, MANTA__DATA) + (size_t)at * width,
+           manta__column_at(p, 0), (size_t)p->length * width);
   if (out->valid && p->valid)
-    manta__bits_copy(buffer_of(out, MANTA__VALID), at, p->valid, p->offset, p->length);
+    manta__bits_copy(manta__column_buffer(out, MANTA__VALID), at, p->valid, p->offset, p->length);
   else if (out->valid)
-    manta__bits_fill(buffer_of(out, MANTA__VALID), at, p->length, true);
+    manta__bits_fill(manta__column_buffer(out, MANTA__VALID), at, p->length, true);
 }
 
 manta_status manta__column_concat(struct manta__column *out,
@@ -216,9 +212,9 @@ manta_status manta__column_concat(struct manta__column *out,
     if (manta__type_varies(&p->type))
       bytes += p->offsets[p->offset + p->length] - p->offsets[p->offset];
   }
-  MANTA_TRY(make(out, &parts[0]->type, rows, bytes, nulls, pool, err));
+  MANTA_TRY(manta__column_make(out, &parts[0]->type, rows, bytes, nulls, pool, err));
   if (out->offsets)
-    *(int32_t *)buffer_of(out, MANTA__OFFSETS) = 0;
+    *(int32_t *)manta__column_buffer(out, MANTA__OFFSETS) = 0;
   for (int64_t i = 0, at = 0; i < n; at += parts[i++]->length)
     append(out, parts[i], at, &text);
   out->nulls = nulls ? -1 : 0;

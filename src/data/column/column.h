@@ -81,5 +81,19 @@ manta_status manta__column_take(struct manta__column *out, const struct manta__c
 manta_status manta__column_concat(struct manta__column *out,
                                   const struct manta__column *const *parts, int n,
                                   struct manta__pool *pool, manta_error *err);
+/* Value row[i] of part which[i], for all n of them. All of one type, count > 0. */
+manta_status manta__column_gather(struct manta__column *out,
+                                  const struct manta__column *const *parts, int count,
+                                  const uint32_t *which, const uint32_t *row, int64_t n,
+                                  struct manta__pool *pool, manta_error *err);
+/* An empty column (nulls not counted) with buffers for n values and so many bytes of text, and for
+ * nulls if there may be some; and where a buffer is written while nobody else sees it. */
+manta_status manta__column_make(struct manta__column *out, const struct manta__type *type,
+                                int64_t n, int64_t text, bool nulls, struct manta__pool *pool,
+                                manta_error *err);
+static inline void *manta__column_buffer(struct manta__column *c, int which)
+{
+  return c->held[which]->data;
+}
 
 #endif

@@ -34,6 +34,20 @@ void manta__order_fini(struct manta__order *o)
   *o = (struct manta__order){0};
 }
 
+int64_t manta__order_nth(int64_t blocks, bool shuffles, uint64_t seed, uint64_t epoch, int64_t k)
+{
+  if (!shuffles)
+    return k;
+  struct manta__shuffle s = manta__shuffle_make((uint64_t)blocks, seed, epoch, STREAM_BLOCKS);
+  return (int64_t)manta__shuffle_at(&s, (uint64_t)k);
+}
+
+struct manta__shuffle manta__order_window(int64_t rows, uint64_t seed, uint64_t epoch,
+                                          int64_t number)
+{
+  return manta__shuffle_make((uint64_t)rows, seed, epoch, (uint64_t)number + 1);
+}
+
 int64_t manta__order_block(const struct manta__order *o, int64_t k)
 {
   return o->shuffles ? (int64_t)manta__shuffle_at(&o->of_blocks, (uint64_t)k) : k;
@@ -45,8 +59,7 @@ int64_t manta__order_stream(const struct manta__order *o, int64_t q)
     return q;
   int64_t number = q / o->window, from = number * o->window;
   int64_t size = o->rows - from < o->window ? o->rows - from : o->window;
-  struct manta__shuffle s =
-      manta__shuffle_make((uint64_t)size, o->seed, o->epoch, (uint64_t)number + 1);
+  struct manta__shuffle s = manta__order_window(size, o->seed, o->epoch, number);
   return from + (int64_t)manta__shuffle_at(&s, (uint64_t)(q - from));
 }
 

@@ -30,9 +30,10 @@
 /* --- Permutations ----------------------------------------------------------------------------- */
 
 /* A permutation of 0 … n - 1. A value: copy it as you like. */
+#define MANTA__SHUFFLE_ROUNDS 6
 struct manta__shuffle {
   uint64_t n;
-  uint64_t key[2];
+  uint64_t key[MANTA__SHUFFLE_ROUNDS];
   unsigned bits; /* of each half */
 };
 
@@ -42,6 +43,9 @@ struct manta__shuffle manta__shuffle_make(uint64_t n, uint64_t seed, uint64_t ep
 /* What stands at place i < n, and the place where x < n stands. */
 uint64_t manta__shuffle_at(const struct manta__shuffle *s, uint64_t i);
 uint64_t manta__shuffle_find(const struct manta__shuffle *s, uint64_t x);
+
+/* A number from 0 to below 1, as if by chance, but the same for the same seed, block and row. */
+double manta__order_chance(uint64_t seed, uint64_t block, uint64_t row);
 
 /* --- The order of an epoch -------------------------------------------------------------------- */
 
@@ -60,6 +64,11 @@ manta_status manta__order_make(struct manta__order *out, const int64_t *rows, in
                                bool shuffles, uint64_t seed, uint64_t epoch, int64_t window,
                                manta_error *err);
 void manta__order_fini(struct manta__order *o);
+/* The block that is the k-th of `blocks` in an epoch, and the order of a window of `rows` rows: the
+ * same as below, for those who learn the number of rows as they go. */
+int64_t manta__order_nth(int64_t blocks, bool shuffles, uint64_t seed, uint64_t epoch, int64_t k);
+struct manta__shuffle manta__order_window(int64_t rows, uint64_t seed, uint64_t epoch,
+                                          int64_t number);
 /* The block that is the k-th of this epoch. */
 int64_t manta__order_block(const struct manta__order *o, int64_t k);
 /* The stream row that order row q is. They lie in the same window. */

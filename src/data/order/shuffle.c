@@ -9,8 +9,6 @@
  */
 #include "data/order/order.h"
 
-#define ROUNDS 6
-
 // The finaliser of MurmurHash3 with the constants of splitmix64: every bit depends on every other.
 static uint64_t mix(uint64_t x)
 {
@@ -26,21 +24,23 @@ struct manta__shuffle manta__shuffle_make(uint64_t n, uint64_t seed, uint64_t ep
   struct manta__shuffle s = {.n = n, .bits = 1};
   while (s.bits < 32 && (n - 1) >> 2 * s.bits)
     s.bits++;
-  s.key[0] = mix(mix(mix(seed) ^ epoch) ^ stream);
-  s.key[1] = mix(s.key[0] ^ n);
+  uint64_t key[2] = {mix(mix(mix(seed) ^ epoch) ^ stream), 0};
+  key[1] = mix(key[0] ^ n);
+  for (int i = 0; i < MANTA__SHUFFLE_ROUNDS; i++)
+    s.key[i] = mix(key[i & 1] + (uint64_t)i);
   return s;
 }
 
 static uint64_t half_of(const struct manta__shuffle *s, uint64_t half, int round)
 {
   uint64_t mask = (UINT64_C(1) << s->bits) - 1;
-  return mix(half ^ mix(s->key[round & 1] + (uint64_t)round)) >> 17 & mask;
+  return mix(half ^ s->key[round]) >> 17 & mask;
 }
 
 static uint64_t forward(const struct manta__shuffle *s, uint64_t x)
 {
   uint64_t mask = (UINT64_C(1) << s->bits) - 1, left = x >> s->bits, right = x & mask;
-  for (int i = 0; i < ROUNDS; i++) {
+  for (int i = 0; i < MANTA__SHUFFLE_ROUNDS; i++) {
     uint64_t next = left ^ half_of(s, right, i);
     left = right;
     right = next;
@@ -51,7 +51,7 @@ static uint64_t forward(const struct manta__shuffle *s, uint64_t x)
 static uint64_t backward(const struct manta__shuffle *s, uint64_t x)
 {
   uint64_t mask = (UINT64_C(1) << s->bits) - 1, left = x >> s->bits, right = x & mask;
-  for (int i = ROUNDS - 1; i >= 0; i--) {
+  for (int i = MANTA__SHUFFLE_ROUNDS - 1; i >= 0; i--) {
     uint64_t before = right ^ half_of(s, left, i);
     right = left;
     left = before;
@@ -73,4 +73,9 @@ uint64_t manta__shuffle_find(const struct manta__shuffle *s, uint64_t x)
     x = backward(s, x);
   while (x >= s->n);
   return x;
+}
+
+double manta__order_chance(uint64_t seed, uint64_t block, uint64_t row)
+{
+  return (double)(mix(mix(mix(seed) ^ block) ^ row) >> 11) * 0x1p-53;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/config.c - the options of a data set: defaults, copies, and those that make no sense.
+ * data/plan/config.c - the options of a data set: defaults, copies, and those that make no sense.
  */
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/dataset.h"
+#include "data/plan/files.h"
 
 #define BATCH_ROWS  65536
 #define BATCH_BYTES ((size_t)4 << 20)
@@ -67,35 +67,36 @@ static void fill_in(manta_data_config *c)
   c->row_bytes = c->row_bytes ? c->row_bytes : ROW_BYTES;
 }
 
-manta_status manta__config_copy(manta_dataset *d, const manta_data_config *given, manta_error *err)
+manta_status manta__files_config(struct manta__files *f, const manta_data_config *given,
+                                 manta_error *err)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   if (given)
     memcpy(&c, given, given->size < sizeof c ? given->size : sizeof c);
   MANTA_TRY(check(&c, err));
   fill_in(&c);
-  d->config = c;
-  d->config.columns = d->config.names = d->config.missing = NULL; // until they are copies
+  f->config = c;
+  f->config.columns = f->config.names = f->config.missing = NULL; // until they are copies
   if (c.filter)
-    MANTA_TRY(manta_value_copy(&d->filter, c.filter));
+    MANTA_TRY(manta_value_copy(&f->filter, c.filter));
   if (c.types)
-    MANTA_TRY(manta_value_copy(&d->types, c.types));
-  d->config.filter = c.filter ? &d->filter : NULL;
-  d->config.types = c.types ? &d->types : NULL;
+    MANTA_TRY(manta_value_copy(&f->types, c.types));
+  f->config.filter = c.filter ? &f->filter : NULL;
+  f->config.types = c.types ? &f->types : NULL;
   MANTA_TRY(copy_strings(&c.names, c.name_count, "names", err));
-  d->config.names = c.names;
+  f->config.names = c.names;
   MANTA_TRY(copy_strings(&c.missing, c.missing_count, "missing", err));
-  d->config.missing = c.missing;
+  f->config.missing = c.missing;
   MANTA_TRY(copy_strings(&c.columns, c.column_count, "columns", err));
-  d->config.columns = c.columns;
+  f->config.columns = c.columns;
   return MANTA_OK;
 }
 
-void manta__config_fini(manta_dataset *d)
+void manta__files_config_fini(struct manta__files *f)
 {
-  manta__free((void *)(uintptr_t)d->config.names);
-  manta__free((void *)(uintptr_t)d->config.missing);
-  manta__free((void *)(uintptr_t)d->config.columns);
-  manta_value_fini(&d->filter);
-  manta_value_fini(&d->types);
+  manta__free((void *)(uintptr_t)f->config.names);
+  manta__free((void *)(uintptr_t)f->config.missing);
+  manta__free((void *)(uintptr_t)f->config.columns);
+  manta_value_fini(&f->filter);
+  manta_value_fini(&f->types);
 }

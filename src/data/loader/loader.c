@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/loader/loader.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "sys/host.h"
+#include "sys/thread.h"
+
+#define STACK_BYTES  ((size_t)1 << 20)
+#define THREADS      8
+#define THREADS_MAX  256
+#define PREFETCH     2
+#define PREFETCH_MAX 1024
+#define MEMORY_MIN   ((size_t)1 << 20)
+#define MEMORY       ((size_t)1 << 30) /* where nobody knows how much there is */
+
+// --- options ------------------------------------------------------------------------------------
+
+static void fill_in(manta_loader_config *c)
+{
+  struct manta__host h = {0};
+  size_t memory = 0;
+  int cpus = 1;
+  if ((c->threads == 0 || c->memory_limit == 0) && manta__host_read(&h, "", NULL) == MANTA_OK) {
+    cpus = h.cpus < 1 ? 1 : h.cpus > THREADS ? THREADS : (int)h.cpus;
+    int64_t all = h.mem_limit && h.mem_limit < h.mem_total ? h.mem_limit : h.mem_total;
+    memory = (size_t)(all / 4);
+    manta__host_fini(&h);
+  }
+  c->ranks = c->ranks ? c->ranks : 1;
+  c->batch_rows = c->batch_rows ? c->batch_rows : c->ranks;
+  c->threads = c->threads ? c->threads : cpus;
+  c->prefetch = c->prefetch < 0 ? 0 : c->prefetch ? c->prefetch : PREFETCH;
+  c->memory_limit = c->memory_limit ? c->memory_limit : memory ? memory : MEMORY;
+}
+
+static manta_status check(const manta_loader_config *c, manta_error *err)
+{
+  if (c->ranks < 1 || c->rank < 0 || c->rank >= c->ranks)
+    return manta_error_set(err, MANTA_EINVAL, "rank %d of %d", c->rank, c->ranks);
+  if (c->batch_rows < 1 || c->batch_rows > MANTA__ROWS_MAX)
+    return manta_error_set(err, MANTA_EINVAL, "a global batch of %" PRId64 " rows: 1 to %d",
+                           c->batch_rows, MANTA__ROWS_MAX);
+  if ((unsigned)c->tail > MANTA_TAIL_PAD || c->epoch < 0)
+    return manta_error_set(err, MANTA_EINVAL, "tail %d, epoch %" PRId64 ": there is no such",
+                           (int)c->tail, c->epoch);
+  if (c->threads < 1 || c->threads > THREADS_MAX || c->prefetch > PREFETCH_MAX)
+    return manta_error_set(err, MANTA_EINVAL, "%d threads, %d batches ahead: at most %d and %d",
+                           c->threads, c->prefetch, THREADS_MAX, PREFETCH_MAX);
+  if (c->memory_limit < MEMORY_MIN)
+    return manta_error_set(err, MANTA_EINVAL, "a memory limit of %zu bytes: at least %zu",
+                           c->memory_limit, MEMORY_MIN);
+  return MANTA_OK;
+}
+
+// --- making batches -----------------------------------------------------------------------------
+
+static struct manta__made make(manta_loader *l)
+{
+  struct manta__made m = {.err = MANTA_ERROR_INIT};
+  int64_t from = manta__now();
+  m.st = manta__cut_next(&l->cut, &m.batch, &m.err);
+  m.position = l->cut.position;
+  pthread_mutex_lock(&l->lock);
+  l->make += manta__now() - from;
+  pthread_mutex_unlock(&l->lock);
+  return m;
+}
+
+static void *make_ahead(void *ctx)
+{
+  manta_loader *l = ctx;
+  for (bool goes = true; goes;) {
+    struct manta__made m = make(l);
+    pthread_mutex_lock(&l->lock);
+    while (!l->stops && l->count == l->c.prefetch)
+      pthread_cond_wait(&l->room, &l->lock);
+    goes = !l->stops && m.st == 1;
+    if (l->stops && m.st == 1)
+      manta_batch_destroy(m.batch);
+    else if (!l->stops)
+      l->made[(l->first + l->count++) % l->c.prefetch] = m;
+    pthread_cond_signal(&l->full);
+    pthread_mutex_unlock(&l->lock);
+  }
+  return NULL;
+}
+
+static struct manta__made take(manta_loader *l)
+{
+  int64_t from = manta__now();
+  pthread_mutex_lock(&l->lock);
+  while (l->count == 0)
+    pthread_cond_wait(&l->full, &l->lock);
+  struct manta__made m = l->made[l->first];
+  l->first = (l->first + 1) % l->c.prefetch;
+  l->count--;
+  l->wait += manta__now() - from;
+  pthread_cond_signal(&l->room);
+  pthread_mutex_unlock(&l->lock);
+  return m;
+}
+
+static manta_status begin(manta_loader *l, manta_error *err)
+{
+  struct manta__cut_config c = {
+      .flow = {.dataset = l->dataset,
+               .epoch = l->epoch,
+               .passes = l->dataset->passes.times,
+               .from = l->position,
+               .threads = l->c.threads,
+               .memory_limit = l->c.memory_limit},
+      .batch_rows = l->c.batch_rows,
+      .rank = l->c.rank,
+      .ranks = l->c.ranks,
+      .tail = l->c.tail,
+  };
+  MANTA_TRY(manta__cut_open(&l->cut, &c, err));
+  if (l->c.prefetch) {
+    int rc = manta__thread_start(&l->thread, "manta-batch", STACK_BYTES, make_ahead, l);
+    if (rc) {
+      manta__cut_close(&l->cut);
+      return manta_error_set(err, MANTA_ENOMEM, "no thread to make batches: error %d", rc);
+    }
+  }
+  l->running = true;
+  return MANTA_OK;
+}
+
+static void stop_thread(manta_loader *l)
+{
+  pthread_mutex_lock(&l->lock);
+  l->stops = true;
+  pthread_cond_signal(&l->room);
+  pthread_mutex_unlock(&l->lock);
+  pthread_join(l->thread, NULL);
+  for (; l->count; l->count--) {
+    if (l->made[l->first].st == 1)
+      manta_batch_destroy(l->made[l->first].batch);
+    l->first = (l->first + 1) % l->c.prefetch;
+  }
+  l->stops = false;
+}
+
+void manta__loader_stop(manta_loader *l)
+{
+  if (!l->running)
+    return;
+  if (l->c.prefetch)
+    stop_thread(l);
+  manta__cut_close(&l->cut);
+  pthread_mutex_lock(&l->lock);
+  l->times.parse += l->cut.times.parse;
+  l->times.idle += l->cut.times.idle;
+  if (l->cut.times.bytes_max > l->times.bytes_max)
+    l->times.bytes_max = l->cut.times.bytes_max;
+  pthread_mutex_unlock(&l->lock);
+  l->running = false;
+}
+
+manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *err)
+{
+  if (l->over.st == 1 && !l->running)
+    MANTA_TRY(begin(l, err));
+  struct manta__made m = l->over;
+  if (l->over.st == 1)
+    m = l->c.prefetch ? take(l) : make(l);
+  l->position = m.position;
+  if (m.st == 1) {
+    *out = m.batch;
+    l->stats.batches++;
+    l->stats.rows += m.batch->rows;
+    atomic_fetch_add_explicit(&l->dataset->tally.rows, m.batch->rows, memory_order_relaxed);
+    return m.st;
+  }
+  if (l->over.st == 1) {
+    l->over = m;
+    manta__loader_stop(l);
+  }
+  if (m.st < 0 && err)
+    *err = m.err;
+  return m.st;
+}
+
+// --- life ---------------------------------------------------------------------------------------
+
+manta_status manta_loader_open(manta_loader **out, manta_dataset *d,
+                               const manta_loader_config *config, manta_error *err)
+{
+  manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
+  if (config)
+    memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
+  fill_in(&c);
+  MANTA_TRY(check(&c, err));
+  MANTA_TRY(manta__dataset_prepare(d, err));
+  manta_loader *l = manta__calloc(1, sizeof *l);
+  if (l && c.prefetch)
+    l->made = manta__calloc((size_t)c.prefetch, sizeof *l->made);
+  if (!l || (c.prefetch && !l->made)) {
+    manta__free(l);
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a loader");
+  }
+  l->dataset = manta__dataset_ref(d);
+  l->c = c;
+  l->epoch = c.epoch;
+  l->over.st = (manta_status)1;
+  pthread_mutex_init(&l->lock, NULL);
+  pthread_cond_init(&l->full, NULL);
+  pthread_cond_init(&l->room, NULL);
+  *out = l;
+  return MANTA_OK;
+}
+
+void manta_loader_close(manta_loader *l)
+{
+  if (!l)
+    return;
+  manta__loader_stop(l);
+  manta__dataset_unref(l->dataset);
+  pthread_mutex_destroy(&l->lock);
+  pthread_cond_destroy(&l->full);
+  pthread_cond_destroy(&l->room);
+  manta__free(l->made);
+  manta__free(l);
+}
+
+void manta_loader_get_stats(manta_loader *l, manta_loader_stats *out)
+{
+  pthread_mutex_lock(&l->lock);
+  struct manta__feed_times t = l->times;
+  *out = l->stats;
+  out->make = (double)l->make * 1e-9;
+  out->wait = (double)l->wait * 1e-9;
+  pthread_mutex_unlock(&l->lock);
+  if (l->running)
+    manta__flow_add_times(l->cut.flow, &t);
+  out->parse = (double)t.parse * 1e-9;
+  out->idle = (double)t.idle * 1e-9;
+  out->bytes_max = t.bytes_max;
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The steps of a data set: what rows and columns they give, what they ask of the files, and in
+ * which order they can be taken.
+ */
+#include "data/plan/dataset.h"
+
+#include "numbered.h"
+
+static char *dir;
+
+static int set_up(void **state)
+{
+  dir = scratch_make();
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  scratch_remove(dir);
+  return 0;
+}
+
+// The data set reads as this, counts as many rows, and is closed.
+static void assert_is(manta_dataset *d, const char *want)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  int64_t rows = 0, lines = 0;
+  assert_ok(read_blocks(d, &got, &err), &err);
+  assert_string_equal(got, want);
+  for (const char *p = got; (p = strchr(p, '\n')); p++)
+    lines++;
+  assert_ok(manta_dataset_count(d, &rows, &err), &err);
+  assert_int_equal(rows, lines);
+  manta_free(got);
+  manta_dataset_close(d);
+}
+
+static void assert_explains(manta_dataset *d, const char *want)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  assert_ok(manta_dataset_explain(d, &got, &err), &err);
+  assert_string_equal(got, want);
+  manta_free(got);
+}
+
+static manta_dataset *open_text(const char *name, const char *text)
+{
+  const char *path = file_text(dir, name, text);
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d;
+  assert_ok(manta_dataset_open(&d, &path, 1, NULL, &err), &err);
+  return d;
+}
+
+static manta_dataset *people(void)
+{
+  return open_text("people.csv", "name,age,score\nAda,36,1.5\nBob,,2\nEve,29,3\nGrace,85,4.25\n");
+}
+
+// --- columns ------------------------------------------------------------------------------------
+
+static void columns_are_chosen_and_renamed(void **state)
+{
+  const char *two[] = {"score", "name"}, *one[] = {"age"}, *to[] = {"years"};
+  manta_dataset *d = people();
+  STEP(d, manta_dataset_select(&step_out, d, two, 2, &step_err));
+  assert_is(d, "score:f64|name:string\n1.5|'Ada'\n2|'Bob'\n3|'Eve'\n4.25|'Grace'");
+  d = people();
+  STEP(d, manta_dataset_drop(&step_out, d, two, 2, &step_err));
+  assert_is(d, "age:i64\n36\nnull\n29\n85");
+  d = people();
+  STEP(d, manta_dataset_rename(&step_out, d, one, to, 1, &step_err));
+  STEP(d, manta_dataset_select(&step_out, d, to, 1, &step_err));
+  assert_is(d, "years:i64\n36\nnull\n29\n85");
+}
+
+static void columns_are_computed(void **state)
+{
+  manta_dataset *d = people();
+  d = with_column(d, "next", "[\"+\", [\"col\", \"age\"], 1]");
+  d = with_column(d, "name", "[\"length\", [\"col\", \"name\"]]"); // in the place of the old one
+  d = with_column(d, "one", "[\"lit\", 1]");
+  assert_is(d, "name:i64|age:i64|score:f64|next:i64|one:i64\n3|36|1.5|37|1\n3|null|2|null|1\n"
+               "3|29|3|30|1\n5|85|4.25|86|1");
+}
+
+static void unknown_columns_are_named(void **state)
+{
+  const char *wrong[] = {"scor"}, *same[] = {"name"};
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value v = tree_of("[\">\", [\"col\", \"agee\"], 1]"), text = tree_of("[\"col\", \"name\"]");
+  manta_dataset *d = people(), *out = NULL;
+  assert_status(manta_dataset_select(&out, d, wrong, 1, &err), MANTA_ENOENT);
+  assert_has(err.message, "score");
+  assert_status(manta_dataset_drop(&out, d, wrong, 1, &err), MANTA_ENOENT);
+  assert_status(manta_dataset_rename(&out, d, wrong, same, 1, &err), MANTA_ENOENT);
+  assert_status(manta_dataset_filter(&out, d, &v, &err), MANTA_ENOENT);
+  assert_has(err.message, "age");
+  assert_status(manta_dataset_filter(&out, d, &text, &err), MANTA_ETYPE);
+  assert_status(manta_dataset_add(&out, d, "x", &v, &err), MANTA_ENOENT);
+  wrong[0] = "score";
+  assert_status(manta_dataset_rename(&out, d, wrong, same, 1, &err), MANTA_EINVAL); // twice name
+  assert_null(out);
+  manta_value_fini(&v);
+  manta_value_fini(&text);
+  manta_dataset_close(d);
+}
+
+// --- rows ---------------------------------------------------------------------------------------
+
+static void filters_meet_wherever_they_are_taken(void **state)
+{
+  const char *age[] = {"age"}, *years[] = {"years"}, *name[] = {"name"};
+  manta_dataset *d = people();
+  d = with_filter(d, "[\">\", [\"col\", \"score\"], 1.75]");
+  STEP(d, manta_dataset_rename(&step_out, d, age, years, 1, &step_err));
+  d = with_filter(d, "[\">\", [\"col\", \"years\"], 20]"); // stays above the new name
+  d = with_column(d, "half", "[\"/\", [\"col\", \"years\"], 2]");
+  d = with_filter(d, "[\"<\", [\"col\", \"half\"], 42]"); // stays above the column
+  d = with_filter(d, "[\"!=\", [\"col\", \"name\"], \"Ada\"]");
+  STEP(d, manta_dataset_select(&step_out, d, name, 1, &step_err));
+  assert_is(d, "name:string\n'Eve'");
+}
+
+static void plans_say_what_the_files_are_asked_for(void **state)
+{
+  const char *age[] = {"age"}, *years[] = {"years"}, *name[] = {"name"};
+  manta_dataset *d = people();
+  d = with_filter(d, "[\">\", [\"col\", \"score\"], 1.75]");
+  assert_explains(d, "filter score > 1.75\n"
+                     "csv: 1 file, 1 block, 56 bytes; 3 of 3 columns; filter score > 1.75\n");
+  STEP(d, manta_dataset_rename(&step_out, d, age, years, 1, &step_err));
+  d = with_filter(d, "[\">\", [\"col\", \"years\"], 20]");
+  d = with_column(d, "half", "[\"/\", [\"col\", \"years\"], 2]");
+  STEP(d, manta_dataset_select(&step_out, d, name, 1, &step_err));
+  STEP(d, manta_dataset_limit(&step_out, d, 5, &step_err));
+  STEP(d, manta_dataset_shuffle(&step_out, d, 9, 1000, &step_err));
+  STEP(d, manta_dataset_repeat(&step_out, d, 2, &step_err));
+  assert_explains(d, "repeat: 2 passes\n"
+                     "shuffle blocks, and rows in windows of 1000, seed 9\n"
+                     "limit 5 rows\n"
+                     "columns name\n"
+                     "add half = years / 2; not wanted\n"
+                     "filter years > 20\n"
+                     "keep rows where years > 20\n"
+                     "columns name, years (age), score\n"
+                     "filter score > 1.75\n"
+                     "csv: 1 file, 1 block, 56 bytes; 2 of 3 columns: name, age; filter score > "
+                     "1.75\n");
+  manta_dataset_close(d);
+}
+
+// Only what is asked for is parsed: a value that is no number in a column that nobody wants is none
+// of an error.
+static void columns_that_nobody_wants_are_not_parsed(void **state)
+{
+  const char *a[] = {"a"}, *b[] = {"b"};
+  manta_value types = tree_of("{\"b\": \"i64\"}");
+  const char *path = file_text(dir, "bad.csv", "a,b\n1,2\n3,four\n");
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *all, *d;
+  char *text;
+  c.types = &types;
+  assert_ok(manta_dataset_open(&all, &path, 1, &c, &err), &err);
+  assert_ok(manta_dataset_select(&d, all, a, 1, &err), &err);
+  assert_is(d, "a:i64\n1\n3");
+  assert_ok(manta_dataset_select(&d, all, b, 1, &err), &err);
+  assert_status(read_blocks(d, &text, &err), MANTA_EINVAL);
+  assert_has(err.message, "four");
+  manta_dataset_close(d);
+  manta_dataset_close(all);
+  manta_value_fini(&types);
+}
+
+static void limits_are_places_in_the_files(void **state)
+{
+  const char *n[] = {"n"};
+  char *want = malloc(65536);
+  for (int64_t limit = 0; limit <= 430; limit += limit < 5 ? 1 : 71) {
+    manta_dataset *d = numbered_open(dir, "limits", 4, 100, 300); // 410 rows
+    d = with_filter(d, "[\"==\", [\"%\", [\"col\", \"n\"], 3], 0]");
+    STEP(d, manta_dataset_limit(&step_out, d, limit, &step_err));
+    d = with_filter(d, "[\"!=\", [\"col\", \"n\"], 3]"); // behind the limit, and does not move it
+    STEP(d, manta_dataset_select(&step_out, d, n, 1, &step_err));
+    size_t at = (size_t)snprintf(want, 16, "n:i64");
+    for (int64_t i = 0; i < limit && 3 * i < 410; i++)
+      if (i != 1)
+        at += (size_t)snprintf(want + at, 16, "\n%d", (int)(3 * i));
+    assert_is(d, want);
+  }
+  free(want);
+}
+
+static void samples_are_the_same_each_time(void **state)
+{
+  int64_t rows[3], all;
+  for (int i = 0; i < 3; i++) {
+    manta_dataset *d = numbered_open(dir, "samples", 3, 1000, i == 1 ? 2000 : 0);
+    manta_error err = MANTA_ERROR_INIT;
+    manta_dataset *other = d;
+    if (i == 2)
+      d = with_filter(d, "[\">=\", [\"col\", \"n\"], 0]"); // changes nothing
+    STEP(d, manta_dataset_sample(&step_out, d, 0.25, 7, &step_err));
+    assert_ok(manta_dataset_count(d, &rows[i], &err), &err);
+    assert_status(manta_dataset_sample(&other, d, 1.5, 7, &err), MANTA_EINVAL);
+    assert_status(manta_dataset_sample(&other, d, NAN, 7, &err), MANTA_EINVAL);
+    manta_dataset_close(d);
+  }
+  assert_int_equal(rows[0], rows[2]);
+  assert_in_range(rows[0], 3010 / 4 - 120, 3010 / 4 + 120);
+  manta_dataset *d = numbered_open(dir, "samples", 3, 1000, 0);
+  STEP(d, manta_dataset_sample(&step_out, d, 1, 7, &step_err));
+  assert_status(manta_dataset_count(d, &all, NULL), MANTA_OK);
+  assert_int_equal(all, 3010);
+  manta_dataset_close(d);
+}
+
+// --- several ------------------------------------------------------------------------------------
+
+static void unions_follow_each_other(void **state)
+{
+  manta_dataset *d[3], *u, *no = NULL;
+  manta_error err = MANTA_ERROR_INIT;
+  d[0] = open_text("u0.csv", "a,b\n1,x\n2,y\n");
+  d[1] = open_text("u1.csv", "a,b\n3,z\n");
+  d[2] = open_text("u2.csv", "a,b\n4.5,z\n");
+  d[1] = with_filter(d[1], "[\">\", [\"col\", \"a\"], 0]");
+  assert_status(manta_dataset_union(&no, d, 3, &err), MANTA_EINVAL);
+  assert_has(err.message, "column 0 is \"a\" (i64) in the first data set, but \"a\" (f64)");
+  assert_status(manta_dataset_union(&no, d, 0, &err), MANTA_EINVAL);
+  assert_ok(manta_dataset_union(&u, d, 2, &err), &err);
+  assert_has(manta_dataset_block_file(u, 1), "u1.csv");
+  u = with_filter(u, "[\"!=\", [\"col\", \"a\"], 1]");
+  assert_explains(u, "filter a != 1\nunion of 2\n"
+                     "  csv: 1 file, 1 block, 12 bytes; 2 of 2 columns; filter a != 1\n"
+                     "  filter a > 0\n"
+                     "  csv: 1 file, 1 block, 8 bytes; 2 of 2 columns; filter (a > 0) and (a != "
+                     "1)\n");
+  assert_is(u, "a:i64|b:string\n2|'y'\n3|'z'");
+  STEP(d[1], manta_dataset_shuffle(&step_out, d[1], 1, 0, &step_err));
+  assert_status(manta_dataset_union(&no, d, 2, &err), MANTA_EUNSUPPORTED);
+  assert_has(err.message, "make the union first");
+  assert_null(no);
+  for (int i = 0; i < 3; i++)
+    manta_dataset_close(d[i]);
+}
+
+// Blocks and batches of both lie differently, and rows are left out on both sides.
+static void zips_put_rows_side_by_side(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *a = numbered_open(dir, "za", 4, 100, 700), *z; // 410 rows
+  manta_dataset *b = numbered_open(dir, "zb", 2, 410, 900);     // 820 rows
+  manta_reader *r;
+  manta_batch *batch;
+  int64_t row = 0;
+  b = with_filter(b, "[\"==\", [\"%\", [\"col\", \"n\"], 2], 1]"); // the odd ones: 410
+  assert_ok(manta_dataset_zip(&z, a, b, &err), &err);
+  assert_int_equal(manta_dataset_columns(z), 6);
+  z = with_filter(z, "[\"==\", [\"%\", [\"col\", \"n_1\"], 3], 0]");
+  assert_ok(manta_reader_open(&r, z, 0, manta_dataset_blocks(z), &err), &err);
+  manta_status st;
+  while ((st = manta_reader_next(r, &batch, &err)) == 1) {
+    manta_column n, m;
+    assert_ok(manta_batch_column_named(batch, "n", &n, &err), &err);
+    assert_ok(manta_batch_column_named(batch, "twice_1", &m, &err), &err);
+    for (int64_t i = 0; i < n.rows; i++, row++) {
+      int64_t x = ((const int64_t *)n.data)[n.offset + i];
+      assert_int_equal((2 * x + 1) % 3, 0);
+      assert_int_equal(x, 3 * row + 1);
+      assert_int_equal(((const int64_t *)m.data)[m.offset + i], 2 * (2 * x + 1));
+    }
+    manta_batch_destroy(batch);
+  }
+  assert_int_equal(st, 0);
+  assert_int_equal(row, 137);
+  manta_reader_close(r);
+  manta_dataset_close(z);
+  STEP(b, manta_dataset_limit(&step_out, b, 409, &step_err));
+  assert_ok(manta_dataset_zip(&z, a, b, &err), &err);
+  assert_status(manta_reader_open(&r, z, 0, 1, &err), MANTA_EINVAL);
+  assert_has(err.message, "one data set has 410 rows, the other 409");
+  manta_dataset_close(z);
+  manta_dataset_close(a);
+  manta_dataset_close(b);
+}
+
+static void steps_that_cannot_follow_are_refused(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d = people(), *no = NULL;
+  manta_value v = tree_of("[\">\", [\"col\", \"age\"], 1]");
+  int64_t rows;
+  assert_status(manta_dataset_limit(&no, d, -1, &err), MANTA_EINVAL);
+  assert_status(manta_dataset_repeat(&no, d, -1, &err), MANTA_EINVAL);
+  assert_status(manta_dataset_shuffle(&no, d, 1, -1, &err), MANTA_EINVAL);
+  STEP(d, manta_dataset_shuffle(&step_out, d, 1, 0, &step_err));
+  STEP(d, manta_dataset_limit(&step_out, d, 3, &step_err));
+  assert_status(manta_dataset_filter(&no, d, &v, &err), MANTA_EUNSUPPORTED);
+  assert_has(err.message, "a filter cannot follow a limit that follows a shuffle");
+  assert_status(manta_dataset_sample(&no, d, 0.5, 1, &err), MANTA_EUNSUPPORTED);
+  assert_status(manta_dataset_shuffle(&no, d, 1, 0, &err), MANTA_EUNSUPPORTED);
+  assert_status(manta_dataset_repeat(&no, d, 2, &err), MANTA_EUNSUPPORTED);
+  assert_status(manta_dataset_zip(&no, d, d, &err), MANTA_EUNSUPPORTED);
+  assert_null(no);
+  assert_ok(manta_dataset_count(d, &rows, &err), &err);
+  assert_int_equal(rows, 3);
+  manta_value_fini(&v);
+  manta_dataset_close(d);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(columns_are_chosen_and_renamed),
+      cmocka_unit_test(columns_are_computed),
+      cmocka_unit_test(unknown_columns_are_named),
+      cmocka_unit_test(filters_meet_wherever_they_are_taken),
+      cmocka_unit_test(plans_say_what_the_files_are_asked_for),
+      cmocka_unit_test(columns_that_nobody_wants_are_not_parsed),
+      cmocka_unit_test(limits_are_places_in_the_files),
+      cmocka_unit_test(samples_are_the_same_each_time),
+      cmocka_unit_test(unions_follow_each_other),
+      cmocka_unit_test(zips_put_rows_side_by_side),
+      cmocka_unit_test(steps_that_cannot_follow_are_refused),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
