@@ -93,11 +93,6 @@ static void close_file(struct manta__source *s)
 
 // --- listing ------------------------------------------------------------------------------------
 
-static int by_name(const void *a, const void *b)
-{
-  return strcmp(((const struct manta__found *)a)->name, ((const struct manta__found *)b)->name);
-}
-
 static manta_status list_folder(struct manta__listing *to, const char *folder, int depth,
                                 manta_error *err);
 
@@ -178,7 +173,7 @@ static manta_status list_name(struct manta__listing *to, const char *name, manta
     return manta_error_set(err, status_of(errno), "%s: %m", name);
   if (to->count == before)
     return manta_error_set(err, MANTA_ENOENT, "%s: there is no file in it", name);
-  qsort(to->found + before, to->count - before, sizeof *to->found, by_name);
+  manta__listing_sort(to, before);
   return MANTA_OK;
 }
 

@@ -26,6 +26,7 @@ manta_status manta__input_open(struct manta__input *in, struct manta__source *so
                                int64_t to, enum manta__compression form, manta_error *err)
 {
   *in = (struct manta__input){.source = source, .at = from, .end = to, .whole = true};
+  manta__source_expect(source, from, to);
   manta_status st = form == MANTA__PLAIN ? MANTA_OK : open_decoder(in, form, err);
   if (st < 0)
     manta__input_close(in);

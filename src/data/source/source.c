@@ -2,11 +2,13 @@
 #include "data/source/source.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
-static const struct manta__place *const places[] = {&manta__place_file};
+static const struct manta__place *const places[] = {&manta__place_file, &manta__place_http,
+                                                    &manta__place_https, &manta__place_s3};
 #define PLACES (sizeof places / sizeof *places)
 
 // The length of SCHEME in SCHEME://…; 0 for a path.
@@ -30,7 +32,7 @@ static manta_status find_place(const struct manta__place **out, const char **nam
     }
   return manta_error_set(err, MANTA_EUNSUPPORTED,
                          "%s: manta reads nothing from %.*s://\nhint: there are local paths, "
-                         "patterns and folders",
+                         "patterns and folders, http://, https:// and s3://",
                          *name, (int)n, *name);
 }
 
@@ -57,6 +59,12 @@ manta_status manta__source_read(struct manta__source *s, int64_t at, void *to, s
   return n ? s->place->read(s, at, to, n, err) : MANTA_OK;
 }
 
+void manta__source_expect(struct manta__source *s, int64_t from, int64_t to)
+{
+  if (s->place->expect)
+    s->place->expect(s, from, to);
+}
+
 // --- listings -----------------------------------------------------------------------------------
 
 manta_status manta__listing_add(struct manta__listing *l, const char *name, int64_t size,
@@ -77,6 +85,16 @@ manta_status manta__listing_add(struct manta__listing *l, const char *name, int6
     return manta_error_set(err, MANTA_ENOMEM, "no memory for the name of a file");
   l->found[l->count++] = (struct manta__found){copy, size};
   return MANTA_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(((const struct manta__found *)a)->name, ((const struct manta__found *)b)->name);
+}
+
+void manta__listing_sort(struct manta__listing *l, size_t from)
+{
+  qsort(l->found + from, l->count - from, sizeof *l->found, by_name);
 }
 
 void manta__listing_fini(struct manta__listing *l)

@@ -42,6 +42,8 @@ struct manta__place {
   manta_status (*open)(struct manta__source **out, const char *name, manta_error *err);
   /* Reads n bytes at `at`, both inside the size. */
   manta_status (*read)(struct manta__source *s, int64_t at, void *to, size_t n, manta_error *err);
+  /* These bytes will be read, in order: some may be fetched ahead. NULL: that is of no use. */
+  void (*expect)(struct manta__source *s, int64_t from, int64_t to);
   void (*close)(struct manta__source *s);
   /* Adds what the name stands for: itself, what matches the pattern, what lies in the folder, in
    * the order of their names. Nothing at all is MANTA_ENOENT. */
@@ -55,13 +57,16 @@ struct manta__source {
   int64_t size;
 };
 
-extern const struct manta__place manta__place_file;
+extern const struct manta__place manta__place_file, manta__place_http, manta__place_https,
+    manta__place_s3;
 
 /* MANTA_EUNSUPPORTED: a scheme that nobody knows. The caller closes it. */
 manta_status manta__source_open(struct manta__source **out, const char *name, manta_error *err);
 void manta__source_close(struct manta__source *s); /* NULL is fine */
 manta_status manta__source_read(struct manta__source *s, int64_t at, void *to, size_t n,
                                 manta_error *err);
+
+void manta__source_expect(struct manta__source *s, int64_t from, int64_t to);
 
 /* All that the names stand for, those of the first name first. Files whose names begin with "." or
  * "_" are passed over where a folder is listed. */
@@ -70,6 +75,8 @@ manta_status manta__listing_make(struct manta__listing *out, const char *const *
 /* Copies the name. */
 manta_status manta__listing_add(struct manta__listing *l, const char *name, int64_t size,
                                 manta_error *err);
+/* Those from number `from` on, by their names. */
+void manta__listing_sort(struct manta__listing *l, size_t from);
 void manta__listing_fini(struct manta__listing *l);
 
 #endif

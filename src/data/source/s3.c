@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/source/s3.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+// --- names and URLs -----------------------------------------------------------------------------
+
+manta_status manta__s3_parse(struct manta__s3_name *out, const char *name, manta_error *err)
+{
+  const char *bucket = name + strlen("s3://");
+  size_t n = strcspn(bucket, "/");
+  if (n == 0 || n >= sizeof out->bucket ||
+      strspn(bucket, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") < n)
+    return manta_error_set(err, MANTA_EINVAL, "%s: has no bucket: s3://BUCKET/KEY", name);
+  snprintf(out->bucket, sizeof out->bucket, "%.*s", (int)n, bucket);
+  out->key = bucket[n] ? bucket + n + 1 : bucket + n;
+  return MANTA_OK;
+}
+
+char *manta__s3_escape(const char *text, bool slashes)
+{
+  char *out = manta__malloc(3 * strlen(text) + 1), *to = out;
+  for (; out && *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                 strchr("-_.~", c) || (slashes && c == '/');
+    to += plain ? (*to = (char)c, 1) : snprintf(to, 4, "%%%02X", c);
+  }
+  if (out)
+    *to = 0;
+  return out;
+}
+
+char *manta__s3_url(const struct manta__s3_account *a, const char *bucket, const char *key,
+                    const char *query)
+{
+  char *path = manta__s3_escape(key, true), *url = NULL;
+  size_t n = strlen(a->endpoint);
+  const char *mark = query ? "?" : "";
+  query = query ? query : "";
+  if (path && n) // beside buckets, as servers other than AWS want it
+    url = manta__asprintf("%.*s/%s/%s%s%s", (int)(a->endpoint[n - 1] == '/' ? n - 1 : n),
+                          a->endpoint, bucket, path, mark, query);
+  else if (path && strchr(bucket, '.')) // no certificate is for that name
+    url = manta__asprintf("https://s3.%s.amazonaws.com/%s/%s%s%s", a->region, bucket, path, mark,
+                          query);
+  else if (path)
+    url = manta__asprintf("https://%s.s3.%s.amazonaws.com/%s%s%s", bucket, a->region, path, mark,
+                          query);
+  manta__free(path);
+  return url;
+}
+
+// --- objects ------------------------------------------------------------------------------------
+
+static manta_status no_memory(const char *name, manta_error *err)
+{
+  return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to open it", name);
+}
+
+static manta_status open_s3(struct manta__source **out, const char *name, manta_error *err)
+{
+  struct manta__s3_account a;
+  struct manta__s3_name at;
+  MANTA_TRY(manta__s3_parse(&at, name, err));
+  manta__s3_account(&a);
+  char *url = manta__s3_url(&a, at.bucket, at.key, NULL);
+  if (!url)
+    return no_memory(name, err);
+  struct manta__remote_spec spec = manta__s3_spec(&a, url);
+  manta_status st = manta__remote_open(out, &manta__place_s3, name, &spec, err);
+  manta__free(url);
+  return st;
+}
+
+// --- listings -----------------------------------------------------------------------------------
+
+struct s3_search {
+  struct manta__listing *to;
+  const struct manta__s3_name *name;
+  size_t folder;       /* bytes of a key that are the folder */
+  const char *pattern; /* NULL: all below the folder */
+};
+
+// "." and "_" in front of a name, or of a folder on the way to it.
+static bool is_hidden(const char *below)
+{
+  for (const char *p = below; p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL)
+    if (*p == '.' || *p == '_')
+      return true;
+  return false;
+}
+
+static manta_status on_object(void *ctx, const char *key, int64_t size, manta_error *err)
+{
+  const struct s3_search *s = ctx;
+  size_t n = strlen(key);
+  if (n == 0 || key[n - 1] == '/') // what stands for a folder
+    return MANTA_OK;
+  if (s->pattern ? fnmatch(s->pattern, key, FNM_PATHNAME | FNM_PERIOD) != 0
+                 : is_hidden(key + s->folder))
+    return MANTA_OK;
+  char *name = manta__asprintf("s3://%s/%s", s->name->bucket, key);
+  if (!name)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a listing");
+  manta_status st = manta__listing_add(s->to, name, size, err);
+  manta__free(name);
+  return st;
+}
+
+static manta_status search(struct s3_search *s, const struct manta__s3_account *a, const char *name,
+                           const char *prefix, manta_error *err)
+{
+  size_t before = s->to->count;
+  MANTA_TRY(manta__s3_list(a, name, s->name->bucket, prefix, on_object, s, err));
+  if (s->to->count == before)
+    return manta_error_set(err, MANTA_ENOENT, "%s: %s", name,
+                           s->pattern ? "no object matches this pattern" : "there is no object");
+  manta__listing_sort(s->to, before);
+  return MANTA_OK;
+}
+
+static manta_status list_pattern(struct manta__listing *to, const struct manta__s3_account *a,
+                                 const char *name, const struct manta__s3_name *at,
+                                 manta_error *err)
+{
+  struct s3_search s = {.to = to, .name = at, .pattern = at->key};
+  char *prefix = manta__strndup(at->key, strcspn(at->key, "*?["));
+  if (!prefix)
+    return no_memory(name, err);
+  manta_status st = search(&s, a, name, prefix, err);
+  manta__free(prefix);
+  return st;
+}
+
+static manta_status list_folder(struct manta__listing *to, const struct manta__s3_account *a,
+                                const char *name, const struct manta__s3_name *at, manta_error *err)
+{
+  size_t n = strlen(at->key);
+  char *prefix = manta__asprintf("%s%s", at->key, n && at->key[n - 1] != '/' ? "/" : "");
+  if (!prefix)
+    return no_memory(name, err);
+  struct s3_search s = {.to = to, .name = at, .folder = strlen(prefix)};
+  manta_status st = search(&s, a, name, prefix, err);
+  manta__free(prefix);
+  return st;
+}
+
+static manta_status list_s3(struct manta__listing *to, const char *name, manta_error *err)
+{
+  struct manta__s3_account a;
+  struct manta__s3_name at;
+  int64_t size;
+  MANTA_TRY(manta__s3_parse(&at, name, err));
+  manta__s3_account(&a);
+  if (strpbrk(at.key, "*?["))
+    return list_pattern(to, &a, name, &at, err);
+  if (!at.key[0] || at.key[strlen(at.key) - 1] == '/')
+    return list_folder(to, &a, name, &at, err);
+  char *url = manta__s3_url(&a, at.bucket, at.key, NULL);
+  if (!url)
+    return no_memory(name, err);
+  struct manta__remote_spec spec = manta__s3_spec(&a, url);
+  manta_status st = manta__remote_size(name, &spec, &size, err);
+  manta__free(url);
+  if (st == MANTA_ENOENT) // no object, but perhaps a folder
+    return list_folder(to, &a, name, &at, err);
+  return st < 0 ? st : manta__listing_add(to, name, size, err);
+}
+
+const struct manta__place manta__place_s3 = {
+    .scheme = "s3",
+    .open = open_s3,
+    .read = manta__remote_read,
+    .expect = manta__remote_expect,
+    .close = manta__remote_close,
+    .list = list_s3,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data/source/s3account.c - who asks: what the environment and the files of AWS say.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "data/source/s3.h"
+#include "sys/host.h"
+
+#define FILE_MAX 65536
+
+static const char *variable(const char *name)
+{
+  const char *value = getenv(name);
+  return value && value[0] ? value : NULL;
+}
+
+static const char *trim(char *line)
+{
+  line += strspn(line, " \t");
+  for (size_t n = strlen(line); n && strchr(" \t\r", line[n - 1]);)
+    line[--n] = 0;
+  return line;
+}
+
+// [default], [NAME] or [profile NAME].
+static bool is_section(const char *line, const char *profile)
+{
+  char plain[MANTA__S3_TEXT + 16], named[MANTA__S3_TEXT + 16];
+  snprintf(plain, sizeof plain, "[%.256s]", profile);
+  snprintf(named, sizeof named, "[profile %.256s]", profile);
+  return !strcmp(line, plain) || !strcmp(line, named);
+}
+
+// The value of a key in a section of an INI file; false: there is none.
+static bool find(const char *file, const char *profile, const char *key, char *out, size_t room)
+{
+  static const char separators[] = " \t=";
+  char *text = manta__malloc(FILE_MAX), *rest = NULL;
+  bool inside = false, found = false;
+  if (!text)
+    return false;
+  manta__host_text("", file, text, FILE_MAX);
+  for (char *line = strtok_r(text, "\n", &rest); line && !found;
+       line = strtok_r(NULL, "\n", &rest)) {
+    const char *at = trim(line);
+    size_t n = strcspn(at, separators);
+    if (at[0] == '[')
+      inside = is_section(at, profile);
+    else if (inside && n == strlen(key) && !strncmp(at, key, n)) {
+      found = true;
+      snprintf(out, room, "%s", at + n + strspn(at + n, separators));
+    }
+  }
+  manta__free(text);
+  return found;
+}
+
+static void file_of(const char *env, const char *name, char *out, size_t room)
+{
+  const char *given = variable(env), *home = variable("HOME");
+  if (given)
+    snprintf(out, room, "%s", given);
+  else
+    snprintf(out, room, "%s/.aws/%s", home ? home : "", name);
+}
+
+static void find_keys(struct manta__s3_account *a, const char *profile)
+{
+  char file[PATH_MAX], token[sizeof a->token - 32] = "";
+  const char *user = variable("AWS_ACCESS_KEY_ID"), *secret = variable("AWS_SECRET_ACCESS_KEY");
+  if (user && secret) {
+    snprintf(a->user, sizeof a->user, "%s", user);
+    snprintf(a->secret, sizeof a->secret, "%s", secret);
+    if (variable("AWS_SESSION_TOKEN"))
+      snprintf(token, sizeof token, "%s", variable("AWS_SESSION_TOKEN"));
+  } else {
+    file_of("AWS_SHARED_CREDENTIALS_FILE", "credentials", file, sizeof file);
+    if (!find(file, profile, "aws_access_key_id", a->user, sizeof a->user) ||
+        !find(file, profile, "aws_secret_access_key", a->secret, sizeof a->secret))
+      a->user[0] = a->secret[0] = 0;
+    find(file, profile, "aws_session_token", token, sizeof token);
+  }
+  if (token[0] && a->user[0])
+    snprintf(a->token, sizeof a->token, "x-amz-security-token: %s", token);
+}
+
+void manta__s3_account(struct manta__s3_account *a)
+{
+  char file[PATH_MAX];
+  const char *profile = variable("AWS_PROFILE"), *region = variable("AWS_REGION");
+  const char *endpoint = variable("AWS_ENDPOINT_URL_S3");
+  profile = profile ? profile : "default";
+  region = region ? region : variable("AWS_DEFAULT_REGION");
+  endpoint = endpoint ? endpoint : variable("AWS_ENDPOINT_URL");
+  *a = (struct manta__s3_account){0};
+  file_of("AWS_CONFIG_FILE", "config", file, sizeof file);
+  if (region)
+    snprintf(a->region, sizeof a->region, "%s", region);
+  else if (!find(file, profile, "region", a->region, sizeof a->region))
+    snprintf(a->region, sizeof a->region, "us-east-1");
+  if (endpoint)
+    snprintf(a->endpoint, sizeof a->endpoint, "%s", endpoint);
+  else
+    find(file, profile, "endpoint_url", a->endpoint, sizeof a->endpoint);
+  find_keys(a, profile);
+  if (a->user[0])
+    snprintf(a->sign, sizeof a->sign, "aws:amz:%s:s3", a->region);
+}
+
+struct manta__remote_spec manta__s3_spec(const struct manta__s3_account *a, const char *url)
+{
+  return (struct manta__remote_spec){url, a->sign, a->user, a->secret, a->token};
+}

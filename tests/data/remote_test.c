@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http:// and s3://: ranges, servers that are busy or die half-way, listings in pages, accounts.
+ */
+#include "data/source/remote.h"
+
+#include "data/source/s3.h"
+#include "files.h"
+#include "reading.h"
+#include "web.h"
+
+static char *dir;
+static char *body; /* CSV: the numbers from 0 on */
+static size_t body_size;
+#define ROWS 1000000
+
+static int set_up(void **state)
+{
+  static const char *const unset[] = {
+      "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",       "AWS_SESSION_TOKEN",   "AWS_PROFILE",
+      "AWS_REGION",        "AWS_DEFAULT_REGION",          "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
+      "http_proxy",        "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"};
+  dir = scratch_make();
+  setenv("HOME", dir, 1);
+  for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
+    unsetenv(unset[i]);
+  body = malloc((size_t)ROWS * 10 + 16);
+  body_size = (size_t)snprintf(body, 16, "n\n");
+  for (int i = 0; i < ROWS; i++)
+    body_size += (size_t)snprintf(body + body_size, 10, "%d\n", i);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  free(body);
+  scratch_remove(dir);
+  return 0;
+}
+
+static const char *url_of(const struct web *w, const char *path)
+{
+  static char url[256];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/%s", w->port, path);
+  return url;
+}
+
+static struct manta__source *open_url(const char *url)
+{
+  struct manta__source *s;
+  manta_error err = MANTA_ERROR_INIT;
+  assert_ok(manta__source_open(&s, url, &err), &err);
+  assert_int_equal(s->size, body_size);
+  return s;
+}
+
+static void assert_bytes(struct manta__source *s, int64_t at, size_t n)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *got = malloc(n);
+  assert_ok(manta__source_read(s, at, got, n, &err), &err);
+  assert_memory_equal(got, body + at, n);
+  free(got);
+}
+
+// --- reading ------------------------------------------------------------------------------------
+
+static void ranges_are_read_in_any_order(void **state)
+{
+  struct web w;
+  web_start(&w, body, body_size, NULL);
+  struct manta__source *s = open_url(url_of(&w, "x.csv"));
+  assert_bytes(s, 5, 10);
+  assert_bytes(s, 0, 1);
+  assert_bytes(s, (int64_t)body_size - 1, 1);
+  assert_bytes(s, 1000000, 3000000); // larger than a chunk
+  for (int i = 0; i < 50; i++)
+    assert_bytes(s, (i * 7919L * 1013) % ((int64_t)body_size - 70000), 70000);
+  manta__source_close(s);
+  web_stop(&w);
+}
+
+static void only_what_was_announced_is_fetched(void **state)
+{
+  struct web w;
+  web_start(&w, body, body_size, NULL);
+  struct manta__source *s = open_url(url_of(&w, "x.csv"));
+  int before = w.requests;
+  manta__source_expect(s, 100000, 6100000);
+  for (int64_t at = 100000; at < 6100000; at += 50000)
+    assert_bytes(s, at, 50000);
+  assert_int_equal(w.last, 6100000 - 1);
+  assert_in_range(w.requests - before, 3, 4); // of 2 MiB each
+  manta__source_close(s);
+  web_stop(&w);
+}
+
+static void data_sets_lie_behind_urls(void **state)
+{
+  struct web w;
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d;
+  manta_reader *r;
+  manta_batch *b;
+  int64_t n = 0;
+  web_start(&w, body, body_size, NULL);
+  const char *url = url_of(&w, "x.csv");
+  c.block_bytes = 1 << 20;
+  assert_ok(manta_dataset_open(&d, &url, 1, &c, &err), &err);
+  assert_true(manta_dataset_blocks(d) > 4);
+  assert_ok(manta_reader_open(&r, d, 0, manta_dataset_blocks(d), &err), &err);
+  while (manta_reader_next(r, &b, &err) == 1) {
+    manta_column x;
+    assert_ok(manta_batch_column(b, 0, &x, &err), &err);
+    for (int64_t i = 0; i < x.rows; i++)
+      assert_int_equal(((const int64_t *)x.data)[x.offset + i], n++);
+    manta_batch_destroy(b);
+  }
+  assert_int_equal(n, ROWS);
+  manta_reader_close(r);
+  manta_dataset_close(d);
+  web_stop(&w);
+}
+
+// --- failures -----------------------------------------------------------------------------------
+
+static void busy_servers_are_asked_again(void **state)
+{
+  static const int statuses[] = {503, 500, 429, 0}; // 0: the connection is closed
+  struct web w;
+  web_start(&w, body, body_size, NULL);
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+    w.status = statuses[i];
+    w.busy = 2;
+    struct manta__source *s = open_url(url_of(&w, "x.csv"));
+    assert_int_equal(w.busy, 0);
+    manta__source_expect(s, 0, s->size);
+    w.busy = 3;
+    assert_bytes(s, 0, body_size);
+    assert_int_equal(w.busy, 0);
+    manta__source_close(s);
+  }
+  web_stop(&w);
+}
+
+static void what_breaks_off_goes_on(void **state)
+{
+  struct web w;
+  web_start(&w, body, body_size, NULL);
+  struct manta__source *s = open_url(url_of(&w, "x.csv"));
+  manta__source_expect(s, 0, s->size);
+  w.cut = 12; // more than six in a row: each brought something
+  assert_bytes(s, 0, body_size);
+  assert_int_equal(w.cut, 0);
+  manta__source_close(s);
+  web_stop(&w);
+}
+
+static void assert_not_read(struct manta__source *s, manta_status want, const char *says)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char byte[8];
+  assert_status(manta__source_read(s, 100, byte, 8, &err), want);
+  assert_has(err.message, says);
+  assert_has(err.message, "x.csv");
+}
+
+static void failures_are_told(void **state)
+{
+  struct web w;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__source *s, *none = NULL;
+  web_start(&w, body, body_size, NULL);
+  assert_status(manta__source_open(&none, url_of(&w, "missing"), &err), MANTA_ENOENT);
+  assert_has(err.message, "there is no such file (HTTP 404)");
+  w.status = 403;
+  w.busy = 1;
+  assert_status(manta__source_open(&none, url_of(&w, "x.csv"), &err), MANTA_EDENIED);
+  s = open_url(url_of(&w, "x.csv"));
+  w.status = 503;
+  w.busy = MANTA__HTTP_TRIES;
+  assert_not_read(s, MANTA_EIO, "HTTP 503; tried 6 times");
+  w.status = 404;
+  w.busy = 1;
+  assert_not_read(s, MANTA_ENOENT, "HTTP 404"); // it vanished
+  w.etag = 2;
+  assert_not_read(s, MANTA_EIO, "was replaced while it was read");
+  w.etag = 1;
+  w.no_range = true;
+  assert_not_read(s, MANTA_EUNSUPPORTED, "no range requests");
+  w.no_range = false;
+  w.size = 50;
+  assert_not_read(s, MANTA_EIO, "it was cut while it was read");
+  w.size = body_size;
+  web_stop(&w);
+  assert_not_read(s, MANTA_EIO, "tried 6 times");
+  assert_null(none);
+  manta__source_close(s);
+  assert_status(manta__source_open(&none, "ftp://host/x.csv", &err), MANTA_EUNSUPPORTED);
+  assert_has(err.message, "s3://");
+}
+
+// --- S3 -----------------------------------------------------------------------------------------
+
+#define KEYS 8
+static const char *const keys[KEYS] = {"top.csv",      "d/a.csv",   "d/b c+&.csv", "d/.hidden.csv",
+                                       "d/_tmp/x.csv", "d/e/f.csv", "d/e/g.csv",   "dd/z.csv"};
+static _Atomic bool wants_key;
+
+static bool has_prefix(const char *key, const char *escaped)
+{
+  for (; *escaped && *escaped != ' ' && *escaped != '&'; key++) {
+    char c = *escaped++;
+    if (c == '%') {
+      char hex[3] = {escaped[0], escaped[1], 0};
+      c = (char)strtol(hex, NULL, 16);
+      escaped += 2;
+    }
+    if (*key != c)
+      return false;
+  }
+  return true;
+}
+
+// Keys of the bucket "b", three a page; a page begins at the key of that number.
+static int answer_s3(const char *request, char *out, size_t room)
+{
+  const char *token = strstr(request, "continuation-token="), *prefix = strstr(request, "prefix=");
+  size_t at = 0;
+  if (wants_key && (!strcasestr(request, "\r\nAuthorization: AWS4-HMAC-SHA256 Credential=me/") ||
+                    !strcasestr(request, "/eu-test-1/s3/aws4_request")))
+    return snprintf(out, room, "<Error/>") ? 403 : 0;
+  if (!strstr(request, "list-type=2"))
+    return strstr(request, "/b/d ") || strstr(request, "/b/none") ? 404 : 0;
+  int n = 0, first = token ? (int)strtol(token + strlen("continuation-token=t%3D"), NULL, 10) : 0;
+  at +=
+      (size_t)snprintf(out + at, room - at,
+                       "<?xml version=\"1.0\"?><ListBucketResult><EncodingType>url</EncodingType>");
+  for (int i = first; i < KEYS; i++) {
+    if (!has_prefix(keys[i], prefix + 7))
+      continue;
+    if (n++ == 3) {
+      snprintf(out + at, room - at,
+               "<IsTruncated>true</IsTruncated><NextContinuationToken>t=%d</NextContinuationToken>"
+               "</ListBucketResult>",
+               i);
+      return 200;
+    }
+    char *escaped = manta__s3_escape(keys[i], true);
+    at += (size_t)snprintf(out + at, room - at,
+                           "<Contents><Key>%s</Key><ETag>&quot;1&quot;</ETag><Size>%zu</Size>"
+                           "</Contents>",
+                           escaped, body_size);
+    manta_free(escaped);
+  }
+  snprintf(out + at, room - at, "<IsTruncated>false</IsTruncated></ListBucketResult>");
+  return 200;
+}
+
+// What the name stands for, one name after the other.
+static void assert_lists(const char *name, const char *want)
+{
+  struct manta__listing l = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  char got[1024] = "";
+  size_t at = 0;
+  assert_ok(manta__listing_make(&l, &name, 1, &err), &err);
+  for (size_t i = 0; i < l.count; i++) {
+    assert_int_equal(l.found[i].size, body_size);
+    at += (size_t)snprintf(got + at, sizeof got - at, "%s%s", i ? " " : "", l.found[i].name);
+  }
+  assert_string_equal(got, want);
+  manta__listing_fini(&l);
+}
+
+static void buckets_are_listed_in_pages(void **state)
+{
+  struct web w;
+  struct manta__listing l = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  const char *none = "s3://b/none", *no_match = "s3://b/d/*.json", *no_bucket = "s3:///x";
+  web_start(&w, body, body_size, answer_s3);
+  char url[64];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/", w.port);
+  setenv("AWS_ENDPOINT_URL", url, 1);
+  assert_lists("s3://b/top.csv", "s3://b/top.csv");
+  assert_lists("s3://b/d/", "s3://b/d/a.csv s3://b/d/b c+&.csv s3://b/d/e/f.csv s3://b/d/e/g.csv");
+  assert_lists("s3://b/d", "s3://b/d/a.csv s3://b/d/b c+&.csv s3://b/d/e/f.csv s3://b/d/e/g.csv");
+  assert_lists("s3://b/d/*.csv", "s3://b/d/a.csv s3://b/d/b c+&.csv");
+  assert_lists("s3://b/*/e/[fg].csv", "s3://b/d/e/f.csv s3://b/d/e/g.csv");
+  assert_lists("s3://b", "s3://b/d/a.csv s3://b/d/b c+&.csv s3://b/d/e/f.csv s3://b/d/e/g.csv "
+                         "s3://b/dd/z.csv s3://b/top.csv");
+  assert_status(manta__listing_make(&l, &none, 1, &err), MANTA_ENOENT);
+  assert_status(manta__listing_make(&l, &no_match, 1, &err), MANTA_ENOENT);
+  assert_has(err.message, "no object matches this pattern");
+  assert_status(manta__listing_make(&l, &no_bucket, 1, &err), MANTA_EINVAL);
+  struct manta__source *s = open_url("s3://b/d/b c+&.csv");
+  assert_bytes(s, 0, body_size);
+  manta__source_close(s);
+  unsetenv("AWS_ENDPOINT_URL");
+  web_stop(&w);
+}
+
+static void requests_are_signed(void **state)
+{
+  struct web w;
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__source *s = NULL;
+  char url[64];
+  web_start(&w, body, body_size, answer_s3);
+  wants_key = true;
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", w.port);
+  setenv("AWS_ENDPOINT_URL_S3", url, 1);
+  assert_status(manta__source_open(&s, "s3://b/top.csv", &err), MANTA_EDENIED);
+  assert_has(err.message, "AWS_ACCESS_KEY_ID");
+  setenv("AWS_ACCESS_KEY_ID", "me", 1);
+  setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+  setenv("AWS_REGION", "eu-test-1", 1);
+  s = open_url("s3://b/top.csv");
+  assert_bytes(s, 0, 1000);
+  manta__source_close(s);
+  assert_lists("s3://b/d/*.csv", "s3://b/d/a.csv s3://b/d/b c+&.csv");
+  unsetenv("AWS_ACCESS_KEY_ID");
+  unsetenv("AWS_SECRET_ACCESS_KEY");
+  unsetenv("AWS_REGION");
+  unsetenv("AWS_ENDPOINT_URL_S3");
+  wants_key = false;
+  web_stop(&w);
+}
+
+static void accounts_come_from_files(void **state)
+{
+  struct manta__s3_account a;
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s/.aws", dir);
+  mkdir(path, 0700);
+  manta__s3_account(&a);
+  assert_string_equal(a.sign, "");
+  assert_string_equal(a.region, "us-east-1");
+  file_text(dir, ".aws/credentials",
+            "# keys\n[other]\naws_access_key_id = wrong\n[default]\n  aws_access_key_id=one \n"
+            "aws_secret_access_key = two\n[work]\naws_access_key_id = three\n"
+            "aws_secret_access_key = four\naws_session_token = five\n");
+  file_text(dir, ".aws/config",
+            "[default]\nregion = eu-west-1\n[profile work]\nregion=ap-south-1\n"
+            "endpoint_url = http://host:9000\n");
+  manta__s3_account(&a);
+  assert_string_equal(a.user, "one");
+  assert_string_equal(a.secret, "two");
+  assert_string_equal(a.sign, "aws:amz:eu-west-1:s3");
+  assert_string_equal(a.token, "");
+  char *url = manta__s3_url(&a, "bucket", "a b/ü", NULL);
+  assert_string_equal(url, "https://bucket.s3.eu-west-1.amazonaws.com/a%20b/%C3%BC");
+  manta_free(url);
+  url = manta__s3_url(&a, "dot.ted", "k", NULL);
+  assert_string_equal(url, "https://s3.eu-west-1.amazonaws.com/dot.ted/k");
+  manta_free(url);
+  setenv("AWS_PROFILE", "work", 1);
+  manta__s3_account(&a);
+  assert_string_equal(a.user, "three");
+  assert_string_equal(a.token, "x-amz-security-token: five");
+  assert_string_equal(a.sign, "aws:amz:ap-south-1:s3");
+  url = manta__s3_url(&a, "bucket", "", "list-type=2");
+  assert_string_equal(url, "http://host:9000/bucket/?list-type=2");
+  manta_free(url);
+  setenv("AWS_PROFILE", "other", 1); // has no secret
+  manta__s3_account(&a);
+  assert_string_equal(a.sign, "");
+  unsetenv("AWS_PROFILE");
+}
+
+static manta_status count_key(void *ctx, const char *key, int64_t size, manta_error *err)
+{
+  (*(int *)ctx)++;
+  return MANTA_OK;
+}
+
+static void listings_that_make_no_sense_are_refused(void **state)
+{
+  static const struct {
+    const char *xml, *says;
+  } cases[] = {
+      {"", "no listing"},
+      {"<html>", "no listing"},
+      {"<ListBucketResult><Contents><Key>a</Key></Contents>", "without a key or a size"},
+      {"<ListBucketResult><IsTruncated>true</IsTruncated>", "does not say where"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    manta_error err = MANTA_ERROR_INIT;
+    char *token;
+    int n = 0;
+    assert_status(manta__s3_page(cases[i].xml, strlen(cases[i].xml), count_key, &n, &token, &err),
+                  MANTA_EPROTO);
+    assert_has(err.message, cases[i].says);
+    assert_null(token);
+    assert_int_equal(n, 0);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ranges_are_read_in_any_order),
+      cmocka_unit_test(only_what_was_announced_is_fetched),
+      cmocka_unit_test(data_sets_lie_behind_urls),
+      cmocka_unit_test(busy_servers_are_asked_again),
+      cmocka_unit_test(what_breaks_off_goes_on),
+      cmocka_unit_test(failures_are_told),
+      cmocka_unit_test(buckets_are_listed_in_pages),
+      cmocka_unit_test(requests_are_signed),
+      cmocka_unit_test(accounts_come_from_files),
+      cmocka_unit_test(listings_that_make_no_sense_are_refused),
+  };
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
