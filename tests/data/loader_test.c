@@ -5,6 +5,7 @@
  */
 #include "data/loader/loader.h"
 
+#include "base/alloc.h"
 #include "cells.h"
 #include "numbered.h"
 
@@ -527,6 +528,39 @@ static void failures_come_in_order(void **state)
   }
 }
 
+// The memory of the thread that makes batches; parsing has tests of its own.
+static void loaders_survive_without_memory(void **state)
+{
+  manta_dataset *d = open_numbered(3000);
+  manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
+  int failed = 0;
+  manta_status st;
+  STEP(d, manta_dataset_shuffle(&step_out, d, 1, 400, &step_err));
+  c.batch_rows = 300;
+  c.prefetch = -1;
+  c.threads = 1;
+  c.memory_limit = 1 << 24; // else the host is asked, and may know nothing
+  c.tail = MANTA_TAIL_PAD;
+  do {
+    manta_loader *l = NULL;
+    manta_batch *b;
+    manta_value v = {0};
+    manta__alloc_fail_after(failed);
+    st = manta_loader_open(&l, d, &c, NULL);
+    while (st >= 0 && (st = manta_loader_next(l, &b, NULL)) == 1)
+      manta_batch_destroy(b);
+    if (st >= 0)
+      st = manta_loader_save(l, &v, NULL);
+    manta__alloc_fail_after(-1);
+    manta_value_fini(&v);
+    manta_loader_close(l);
+    failed += st < 0;
+  } while (st == MANTA_ENOMEM);
+  assert_int_equal(st, MANTA_OK);
+  assert_true(failed > 50);
+  manta_dataset_close(d);
+}
+
 static void loaders_are_closed_at_any_time(void **state)
 {
   uint64_t noise = 3;
@@ -589,6 +623,7 @@ int main(void)
       cmocka_unit_test(positions_of_other_data_are_refused),
       cmocka_unit_test(memory_is_bounded),
       cmocka_unit_test(failures_come_in_order),
+      cmocka_unit_test(loaders_survive_without_memory),
       cmocka_unit_test(loaders_are_closed_at_any_time),
       cmocka_unit_test(options_that_make_no_sense_are_refused),
   };

@@ -5,6 +5,7 @@
  */
 #include "data/plan/dataset.h"
 
+#include "base/alloc.h"
 #include "numbered.h"
 
 static char *dir;
@@ -313,6 +314,96 @@ static void steps_that_cannot_follow_are_refused(void **state)
   manta_dataset_close(d);
 }
 
+// --- memory -------------------------------------------------------------------------------------
+
+/* The data sets that a chain of steps makes, the last one last. */
+struct chain {
+  manta_dataset *d[12];
+  int n;
+};
+
+static manta_status add_step(struct chain *c, manta_status st)
+{
+  if (st == MANTA_OK)
+    c->n++;
+  return st;
+}
+
+#define ADD(call) MANTA_TRY(add_step(c, call))
+static manta_status make_chain(struct chain *c, const char *path, const manta_value *filter,
+                               const manta_value *sum, manta_error *err)
+{
+  static const char *const one[] = {"score"}, *const to[] = {"points"}, *const drop[] = {"name"};
+  manta_dataset **d = c->d;
+  ADD(manta_dataset_open(&d[0], &path, 1, NULL, err));
+  ADD(manta_dataset_filter(&d[1], d[0], filter, err));
+  ADD(manta_dataset_rename(&d[2], d[1], one, to, 1, err));
+  ADD(manta_dataset_add(&d[3], d[2], "next", sum, err));
+  ADD(manta_dataset_filter(&d[4], d[3], filter, err));
+  ADD(manta_dataset_sample(&d[5], d[4], 1, 0, err));
+  ADD(manta_dataset_drop(&d[6], d[5], drop, 1, err));
+  ADD(manta_dataset_union(&d[7], (manta_dataset *[]){d[6], d[6]}, 2, err));
+  ADD(manta_dataset_limit(&d[8], d[7], 5, err));
+  ADD(manta_dataset_zip(&d[9], d[8], d[8], err));
+  ADD(manta_dataset_shuffle(&d[10], d[9], 1, 4, err));
+  return MANTA_OK;
+}
+
+static void close_chain(struct chain *c)
+{
+  while (c->n)
+    manta_dataset_close(c->d[--c->n]);
+}
+
+// Whatever allocation fails first, in making the steps or in what they do.
+static void every_step_survives_without_memory(void **state)
+{
+  const char *path =
+      file_text(dir, "oom.csv", "name,age,score\nAda,36,1.5\nEve,29,3\nGrace,85,4\n");
+  manta_value filter = tree_of("[\">\", [\"col\", \"age\"], 1]");
+  manta_value sum = tree_of("[\"+\", [\"col\", \"age\"], 1]");
+  manta_error err = MANTA_ERROR_INIT;
+  struct chain c = {.n = 0};
+  int failed = 0;
+  manta_status st;
+  do {
+    manta__alloc_fail_after(failed);
+    st = make_chain(&c, path, &filter, &sum, NULL);
+    manta__alloc_fail_after(-1);
+    close_chain(&c);
+    failed += st < 0;
+  } while (st == MANTA_ENOMEM);
+  assert_int_equal(st, MANTA_OK);
+  assert_true(failed > 40);
+  assert_ok(make_chain(&c, path, &filter, &sum, &err), &err);
+  for (failed = 0; st >= 0 || st == MANTA_ENOMEM; failed++) {
+    manta_batch *b;
+    manta_reader *r = NULL;
+    int64_t rows = 0;
+    char *text = NULL;
+    manta__alloc_fail_after(failed);
+    st = manta_reader_open(&r, c.d[c.n - 1], 0, 2, NULL);
+    while (st >= 0 && (st = manta_reader_next(r, &b, NULL)) == 1) {
+      rows += manta_batch_rows(b);
+      manta_batch_destroy(b);
+    }
+    if (st >= 0)
+      st = manta_dataset_explain(c.d[c.n - 1], &text, NULL);
+    manta__alloc_fail_after(-1);
+    manta_free(text);
+    manta_reader_close(r);
+    if (st == MANTA_OK) {
+      assert_int_equal(rows, 5);
+      break;
+    }
+  }
+  assert_int_equal(st, MANTA_OK);
+  assert_true(failed > 100);
+  close_chain(&c);
+  manta_value_fini(&filter);
+  manta_value_fini(&sum);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -327,6 +418,7 @@ int main(void)
       cmocka_unit_test(unions_follow_each_other),
       cmocka_unit_test(zips_put_rows_side_by_side),
       cmocka_unit_test(steps_that_cannot_follow_are_refused),
+      cmocka_unit_test(every_step_survives_without_memory),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
