@@ -269,6 +269,28 @@ MANTA_API manta_status manta_dataset_zip(manta_dataset **out, manta_dataset *a, 
  * of the files, by this seed. 0: as many as about 64 MiB hold, by the types of the columns. */
 MANTA_API manta_status manta_dataset_shuffle(manta_dataset **out, manta_dataset *d, uint64_t seed,
                                              int64_t window, manta_error *err);
+/* Cross validation: each row belongs to one fold, and in split s fold s validates and the others
+ * train. Rows are counted once, when they are first read. */
+typedef struct manta_fold_config {
+  size_t size;      /* filled by MANTA_FOLD_CONFIG_INIT */
+  int folds, split; /* 0 <= split < folds */
+  bool validate;    /* the rows that validate; else those that train */
+  bool shuffle;     /* rows are put into folds by chance, by `seed`; else in runs */
+  bool series;      /* what validates comes behind all that trains */
+  uint64_t seed;
+  const char *stratify; /* a column of which every fold gets its share of each value; or NULL */
+  const char *groups;   /* a column: rows of equal value stay in one fold; or NULL */
+} manta_fold_config;
+
+#define MANTA_FOLD_CONFIG_INIT                                                                     \
+  {                                                                                                \
+    sizeof(manta_fold_config), 2, 0, false, false, false, 0, NULL, NULL                            \
+  }
+
+/* The training or the validation rows of a split. MANTA_EINVAL: fewer rows or groups than folds
+ * (when it is first read), or options that contradict each other. */
+MANTA_API manta_status manta_dataset_fold(manta_dataset **out, manta_dataset *d,
+                                          const manta_fold_config *config, manta_error *err);
 /* So many passes as one; each has an epoch of its own. 0: without end. */
 MANTA_API manta_status manta_dataset_repeat(manta_dataset **out, manta_dataset *d, int64_t times,
                                             manta_error *err);

@@ -314,11 +314,138 @@ static void steps_that_cannot_follow_are_refused(void **state)
   manta_dataset_close(d);
 }
 
+// --- cross validation ---------------------------------------------------------------------------
+
+// Which rows of 410 a data set has; it is closed.
+static int rows_of(manta_dataset *d, bool *has)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_reader *r;
+  manta_batch *b;
+  int count = 0;
+  memset(has, 0, 410);
+  assert_ok(manta_reader_open(&r, d, 0, manta_dataset_blocks(d), &err), &err);
+  while (manta_reader_next(r, &b, &err) == 1) {
+    manta_column n;
+    assert_ok(manta_batch_column_named(b, "n", &n, &err), &err);
+    for (int64_t i = 0; i < n.rows; i++, count++)
+      has[((const int64_t *)n.data)[n.offset + i]] = true;
+    manta_batch_destroy(b);
+  }
+  manta_reader_close(r);
+  manta_dataset_close(d);
+  return count;
+}
+
+static manta_dataset *open_fold(const manta_fold_config *c)
+{
+  manta_dataset *d = numbered_open(dir, "folds", 4, 100, 500); // 410 rows
+  STEP(d, manta_dataset_fold(&step_out, d, c, &step_err));
+  return d;
+}
+
+// Each row validates once, and trains otherwise; a word (n % 7) is spread, or kept together.
+static void check_folds(manta_fold_config c)
+{
+  bool train[410], test[410], seen[410] = {0};
+  for (c.split = 0; c.split < c.folds; c.split++) {
+    int words[7] = {0};
+    c.validate = true;
+    int n = rows_of(open_fold(&c), test);
+    c.validate = false;
+    assert_int_equal(rows_of(open_fold(&c), train), 410 - n);
+    for (int i = 0; i < 410; i++) {
+      assert_int_equal(train[i], !test[i]);
+      assert_false(test[i] && seen[i]);
+      seen[i] |= test[i];
+      words[i % 7] += test[i];
+    }
+    for (int w = 0; w < 7; w++) {
+      int all = 410 / 7 + (w < 410 % 7);
+      if (c.stratify)
+        assert_in_range(words[w], all / c.folds, all / c.folds + 1);
+      else if (c.groups)
+        assert_true(words[w] == 0 || words[w] == all);
+    }
+    if (!c.groups && !c.stratify)
+      assert_in_range(n, 410 / c.folds, 410 / c.folds + 1);
+  }
+  for (int i = 0; i < 410; i++)
+    assert_true(seen[i]);
+}
+
+static void folds_divide_the_rows(void **state)
+{
+  for (int folds = 2; folds <= 5; folds++)
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+      manta_fold_config c = MANTA_FOLD_CONFIG_INIT;
+      c.folds = folds;
+      c.shuffle = shuffle;
+      c.seed = 9;
+      check_folds(c);
+      c.stratify = "word";
+      check_folds(c);
+      c.stratify = NULL;
+      c.groups = "word";
+      check_folds(c);
+    }
+}
+
+static void series_are_validated_by_what_follows(void **state)
+{
+  manta_fold_config c = MANTA_FOLD_CONFIG_INIT;
+  bool has[410];
+  c.folds = 4;
+  c.series = true;
+  for (c.split = 0; c.split < 4; c.split++) {
+    c.validate = false;
+    int n = rows_of(open_fold(&c), has);
+    assert_int_equal(n, 410 - (4 - c.split) * (410 / 5));
+    for (int i = 0; i < 410; i++)
+      assert_int_equal(has[i], i < n);
+    c.validate = true;
+    assert_int_equal(rows_of(open_fold(&c), has), 410 / 5);
+    for (int i = 0; i < 410; i++)
+      assert_int_equal(has[i], i >= n && i < n + 410 / 5);
+  }
+}
+
+static void folds_that_make_no_sense_are_refused(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d = people(), *no = NULL, *f;
+  manta_reader *r;
+  manta_fold_config c = MANTA_FOLD_CONFIG_INIT;
+  static const manta_fold_config wrong[] = {{.folds = 1},
+                                            {.folds = 3, .split = 3},
+                                            {.folds = 3, .split = -1},
+                                            {.folds = 3, .stratify = "name", .groups = "name"},
+                                            {.folds = 3, .series = true, .shuffle = true}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    manta_fold_config w = wrong[i];
+    w.size = sizeof w;
+    assert_status(manta_dataset_fold(&no, d, &w, &err), MANTA_EINVAL);
+  }
+  c.groups = "nam";
+  assert_status(manta_dataset_fold(&no, d, &c, &err), MANTA_ENOENT);
+  c.groups = NULL;
+  c.folds = 5;
+  assert_ok(manta_dataset_fold(&f, d, &c, &err), &err);
+  assert_explains(f, "training of split 0 of 5\ncsv: 1 file, 1 block, 56 bytes; 3 of 3 columns\n");
+  assert_status(manta_reader_open(&r, f, 0, 1, &err), MANTA_EINVAL);
+  assert_has(err.message, "5 folds of 4 rows");
+  manta_dataset_close(f);
+  STEP(d, manta_dataset_repeat(&step_out, d, 2, &step_err));
+  assert_status(manta_dataset_fold(&no, d, &c, &err), MANTA_EUNSUPPORTED);
+  assert_null(no);
+  manta_dataset_close(d);
+}
+
 // --- memory -------------------------------------------------------------------------------------
 
 /* The data sets that a chain of steps makes, the last one last. */
 struct chain {
-  manta_dataset *d[12];
+  manta_dataset *d[16];
   int n;
 };
 
@@ -334,6 +461,8 @@ static manta_status make_chain(struct chain *c, const char *path, const manta_va
                                const manta_value *sum, manta_error *err)
 {
   static const char *const one[] = {"score"}, *const to[] = {"points"}, *const drop[] = {"name"};
+  manta_fold_config strata = MANTA_FOLD_CONFIG_INIT, groups = MANTA_FOLD_CONFIG_INIT;
+  strata.stratify = groups.groups = "age";
   manta_dataset **d = c->d;
   ADD(manta_dataset_open(&d[0], &path, 1, NULL, err));
   ADD(manta_dataset_filter(&d[1], d[0], filter, err));
@@ -345,7 +474,9 @@ static manta_status make_chain(struct chain *c, const char *path, const manta_va
   ADD(manta_dataset_union(&d[7], (manta_dataset *[]){d[6], d[6]}, 2, err));
   ADD(manta_dataset_limit(&d[8], d[7], 5, err));
   ADD(manta_dataset_zip(&d[9], d[8], d[8], err));
-  ADD(manta_dataset_shuffle(&d[10], d[9], 1, 4, err));
+  ADD(manta_dataset_fold(&d[10], d[9], &strata, err));
+  ADD(manta_dataset_fold(&d[11], d[10], &groups, err));
+  ADD(manta_dataset_shuffle(&d[12], d[11], 1, 4, err));
   return MANTA_OK;
 }
 
@@ -364,6 +495,7 @@ static void every_step_survives_without_memory(void **state)
   manta_value sum = tree_of("[\"+\", [\"col\", \"age\"], 1]");
   manta_error err = MANTA_ERROR_INIT;
   struct chain c = {.n = 0};
+  int64_t left;
   int failed = 0;
   manta_status st;
   do {
@@ -376,6 +508,8 @@ static void every_step_survives_without_memory(void **state)
   assert_int_equal(st, MANTA_OK);
   assert_true(failed > 40);
   assert_ok(make_chain(&c, path, &filter, &sum, &err), &err);
+  assert_ok(manta_dataset_count(c.d[c.n - 1], &left, &err), &err);
+  assert_in_range(left, 1, 4);
   for (failed = 0; st >= 0 || st == MANTA_ENOMEM; failed++) {
     manta_batch *b;
     manta_reader *r = NULL;
@@ -393,7 +527,7 @@ static void every_step_survives_without_memory(void **state)
     manta_free(text);
     manta_reader_close(r);
     if (st == MANTA_OK) {
-      assert_int_equal(rows, 5);
+      assert_int_equal(rows, left);
       break;
     }
   }
@@ -418,6 +552,9 @@ int main(void)
       cmocka_unit_test(unions_follow_each_other),
       cmocka_unit_test(zips_put_rows_side_by_side),
       cmocka_unit_test(steps_that_cannot_follow_are_refused),
+      cmocka_unit_test(folds_divide_the_rows),
+      cmocka_unit_test(series_are_validated_by_what_follows),
+      cmocka_unit_test(folds_that_make_no_sense_are_refused),
       cmocka_unit_test(every_step_survives_without_memory),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
