@@ -110,13 +110,13 @@ bool manta__number_u64(const char *p, size_t n, uint64_t *out)
 // --- reals --------------------------------------------------------------------------------------
 
 // A decimal under the eye: where its digits are, and the place of the last one in m.
-struct reading {
+struct number_reading {
   struct manta__decimal d;
   const char *p, *end;
   const char *first, *dot, *last; /* of the digits; dot may be NULL */
 };
 
-static bool take_exponent(struct reading *r, int64_t *out)
+static bool take_exponent(struct number_reading *r, int64_t *out)
 {
   int64_t e = 0;
   *out = 0;
@@ -140,7 +140,7 @@ static const char *skip_zeros(const char *p, const char *end)
 }
 
 // Passes over the digits that m has no room for; counts those in front of the dot.
-static const char *drop_digits(struct reading *r, const char *p, int64_t *dropped)
+static const char *drop_digits(struct number_reading *r, const char *p, int64_t *dropped)
 {
   for (; p < r->end && is_digit(*p); p++, ++*dropped)
     r->d.more |= *p != '0';
@@ -148,7 +148,7 @@ static const char *drop_digits(struct reading *r, const char *p, int64_t *droppe
 }
 
 // DIGITS [. DIGITS], into m and the exponent that m then has.
-static bool take_mantissa(struct reading *r)
+static bool take_mantissa(struct number_reading *r)
 {
   int room = DIGITS;
   int64_t dropped = 0, behind = 0, ignored = 0;
@@ -177,7 +177,7 @@ static void make_locale(void)
 }
 
 // What 128 bits do not decide: strtod gets the digits that can matter, and a 1 for all behind them.
-static double ask_strtod(const struct reading *r, int64_t exponent)
+static double ask_strtod(const struct number_reading *r, int64_t exponent)
 {
   char text[DIGITS_KEPT + 64];
   size_t n = 0;
@@ -212,7 +212,7 @@ static bool is_word(const char *p, size_t n, const char *word)
   return strlen(word) == n && !strncasecmp(p, word, n);
 }
 
-static bool take_word(const struct reading *r, double *out)
+static bool take_word(const struct number_reading *r, double *out)
 {
   size_t n = (size_t)(r->end - r->p);
   double v;
@@ -228,7 +228,7 @@ static bool take_word(const struct reading *r, double *out)
 
 bool manta__number_f64(const char *p, size_t n, double *out)
 {
-  struct reading r = {.p = p, .end = p + n};
+  struct number_reading r = {.p = p, .end = p + n};
   int64_t e;
   trim(&r.p, &r.end);
   r.d.negative = take_sign(&r.p, r.end);
