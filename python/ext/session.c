@@ -243,7 +243,8 @@ static PyObject *save(PyObject *self, PyObject *args)
   return result;
 }
 
-static PyObject *files(PyObject *self, PyObject *none)
+/* The path that a call on the session gives. */
+static PyObject *path_by(manta_status (*call)(manta_session *, const char **, manta_error *))
 {
   manta_error err = MANTA_ERROR_INIT;
   manta_session *s = session();
@@ -252,23 +253,19 @@ static PyObject *files(PyObject *self, PyObject *none)
   if (!s)
     return NULL;
   Py_BEGIN_ALLOW_THREADS;
-  st = manta_session_files(s, &dir, &err);
+  st = call(s, &dir, &err);
   Py_END_ALLOW_THREADS;
   return st < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
 }
 
+static PyObject *files(PyObject *self, PyObject *none)
+{
+  return path_by(manta_session_files);
+}
+
 static PyObject *directory(PyObject *self, PyObject *none)
 {
-  manta_error err = MANTA_ERROR_INIT;
-  manta_session *s = session();
-  const char *dir;
-  manta_status st;
-  if (!s)
-    return NULL;
-  Py_BEGIN_ALLOW_THREADS;
-  st = manta_session_directory(s, &dir, &err);
-  Py_END_ALLOW_THREADS;
-  return st < 0 ? mpy_raise(&err) : PyUnicode_DecodeFSDefault(dir);
+  return path_by(manta_session_directory);
 }
 
 static PyMethodDef functions[] = {

@@ -21,6 +21,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "base/value.h"
 
 /* --- Base64 ---------------------------------------------------------------------------------- */
@@ -84,24 +85,6 @@ struct json_writer {
   bool too_deep;
 };
 
-// Length of the well-formed UTF-8 sequence at s (n > 0 bytes left), or 0.
-static size_t utf8_length(const uint8_t *s, size_t n)
-{
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (s[0] < 0x80)
-    return 1;
-  size_t len = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
-  if (s[0] < 0xc2 || s[0] > 0xf4 || len > n)
-    return 0;
-  uint32_t x = s[0] & (0x7fu >> len);
-  for (size_t i = 1; i < len; i++) {
-    if ((s[i] & 0xc0) != 0x80)
-      return 0;
-    x = x << 6 | (s[i] & 0x3f);
-  }
-  return x < least[len] || x > 0x10ffff || (x >= 0xd800 && x < 0xe000) ? 0 : len;
-}
-
 static manta_status put_escape(manta__buf *b, uint8_t c)
 {
   static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
@@ -120,7 +103,7 @@ static manta_status put_string(manta__buf *b, const char *text, size_t n)
   size_t start = 0, i = 0;
   MANTA_TRY(manta__buf_putc(b, '"'));
   while (i < n) {
-    size_t len = s[i] < 0x20 || s[i] == '"' || s[i] == '\\' ? 0 : utf8_length(s + i, n - i);
+    size_t len = s[i] < 0x20 || s[i] == '"' || s[i] == '\\' ? 0 : manta__utf8_step(s + i, n - i);
     i += len;
     if (len)
       continue;

@@ -20,9 +20,8 @@
 #include "tune/matrix.h"
 #include "tune/searcher.h"
 
-#define NORMAL_RANGE 4.0 /* deviations of a normal dimension that count as its range */
-#define REDRAWS      100 /* of a point that is outside, before it is moved to the border */
-#define MOST_SIGMA   1e3
+#define REDRAWS    100 /* of a point that is outside, before it is moved to the border */
+#define MOST_SIGMA 1e3
 
 struct offspring {
   double value;
@@ -163,12 +162,13 @@ static void fini_cmaes(struct manta__searcher *s)
 static double unit_of(const struct manta__dim *d, double x)
 {
   double u = manta__dim_to_scale(d, x);
-  return d->kind == MANTA__DIM_NORMAL ? 0.5 + u / NORMAL_RANGE : u;
+  return d->kind == MANTA__DIM_NORMAL ? 0.5 + u / MANTA__NORMAL_RANGE : u;
 }
 
 static double value_of(const struct manta__dim *d, double u)
 {
-  return manta__dim_from_scale(d, d->kind == MANTA__DIM_NORMAL ? (u - 0.5) * NORMAL_RANGE : u);
+  return manta__dim_from_scale(d,
+                               d->kind == MANTA__DIM_NORMAL ? (u - 0.5) * MANTA__NORMAL_RANGE : u);
 }
 
 static const struct manta__dim *dim_of(const struct cmaes *e, int i)

@@ -47,11 +47,6 @@ static struct gps *gps_of(struct manta__searcher *s)
   return (struct gps *)(void *)s;
 }
 
-static bool has_options(const struct manta__dim *d)
-{
-  return d->kind == MANTA__DIM_CHOICE || d->kind == MANTA__DIM_GRID;
-}
-
 static manta_status init_gps(struct manta__searcher *s, manta_error *err)
 {
   struct gps *g = gps_of(s);
@@ -62,7 +57,7 @@ static manta_status init_gps(struct manta__searcher *s, manta_error *err)
   if (!g->is_option || !g->room)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a searcher");
   for (size_t i = 0; i < d; i++)
-    g->is_option[i] = has_options(&g->h.space->dims[i]);
+    g->is_option[i] = manta__dim_has_options(&g->h.space->dims[i]);
   g->at = g->room;
   g->found = g->at + d;
   g->grads = g->found + CLIMBS * d;
@@ -82,7 +77,7 @@ static void fini_gps(struct manta__searcher *s)
 
 static double unit_of(const struct manta__dim *d, double x)
 {
-  if (has_options(d))
+  if (manta__dim_has_options(d))
     return isnan(x) ? -1 : x; // an option of its own: it does not count
   if (isnan(x))
     return 0.5;
@@ -106,7 +101,7 @@ static double normal_of(double part)
 
 static double value_of(const struct manta__dim *d, double u)
 {
-  if (has_options(d))
+  if (manta__dim_has_options(d))
     return u < 0 ? 0 : u; // it did not count where it comes from
   return manta__dim_from_scale(d, d->kind == MANTA__DIM_NORMAL ? normal_of(u) : u);
 }

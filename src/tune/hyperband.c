@@ -102,7 +102,6 @@ static manta_status begin_hyperband(struct manta__scheduler *s, uint64_t trial, 
 {
   struct hyperband *h = hyperband_of(s);
   uint64_t n = h->brackets.count;
-  // A trial has at most two decisions behind it for every rung; room for those of all at once.
   MANTA_TRY(manta__grow_to(&h->order, trial + 1, sizeof(uint64_t), err));
   MANTA_TRY(manta__grow_to(&h->entries, trial + 1, sizeof(struct entry), err));
   if (n == 0 || bracket_at(h, n - 1)->filled == bracket_at(h, n - 1)->size)

@@ -14,14 +14,8 @@
 #include "base/alloc.h"
 
 #define NARROWEST    100.0 /* parts of the range */
-#define NORMAL_RANGE 4.0   /* deviations of a normal dimension that count as its range */
 #define EQUAL        25    /* newest samples of equal weight */
 #define LOG_SQRT_2PI 0.91893853320467274178
-
-static bool has_options(const struct manta__dim *d)
-{
-  return d->kind == MANTA__DIM_CHOICE || d->kind == MANTA__DIM_GRID;
-}
 
 static double below(double z) // the normal distribution up to z
 {
@@ -81,7 +75,7 @@ static struct spot *sort_spots(struct spot *spots, struct spot *spare, int n)
 static void set_widths(const struct manta__dim *d, const struct spot *spots, int n, int kernels,
                        double *sigma)
 {
-  double range = d->kind == MANTA__DIM_NORMAL ? NORMAL_RANGE : 1;
+  double range = d->kind == MANTA__DIM_NORMAL ? MANTA__NORMAL_RANGE : 1;
   double least = range / fmin(NARROWEST, 1.0 + kernels);
   for (int i = 0; i < n; i++) {
     double left = i > 0 ? spots[i].at - spots[i - 1].at : 0;
@@ -108,10 +102,10 @@ static void fill_dim(struct manta__parzen *p, int dim, const struct manta__sampl
   int n = p->kernels - 1, count = 0;
   for (int k = 0; k <= n; k++) {
     double x = k < n ? samples[k]->point[dim] : NAN;
-    centre[k] = isnan(x) || has_options(d) ? x : manta__dim_to_scale(d, x);
+    centre[k] = isnan(x) || manta__dim_has_options(d) ? x : manta__dim_to_scale(d, x);
     mass[k] = 0;
     sigma[k] = 1;
-    if (!isnan(x) && !has_options(d))
+    if (!isnan(x) && !manta__dim_has_options(d))
       spots[count++] = (struct spot){centre[k], k};
   }
   set_widths(d, sort_spots(spots, spots + count, count), count, p->kernels, sigma);
@@ -190,7 +184,7 @@ void manta__parzen_draw(const struct manta__parzen *p, struct manta__rng *rng, d
     double centre = p->centre[at];
     if (!manta__space_counts(p->space, i, point))
       point[i] = NAN;
-    else if (has_options(d))
+    else if (manta__dim_has_options(d))
       point[i] = draw_option(p, d, centre, rng);
     else
       point[i] = draw_number(d, centre, p->sigma[at], rng);
@@ -261,7 +255,7 @@ double manta__parzen_log(const struct manta__parzen *p, const double *point)
     size_t row = (size_t)i * (size_t)p->kernels;
     if (isnan(point[i]))
       continue;
-    if (has_options(d))
+    if (manta__dim_has_options(d))
       add_option(p, d, point[i], p->centre + row);
     else if (d->q > 0)
       add_cell(p, d, point[i], row);

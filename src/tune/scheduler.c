@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
 
 static const struct manta__scheduler_ops *const all[] = {
     &manta__fifo_schedule, &manta__asha_schedule, &manta__median_schedule,

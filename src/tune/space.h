@@ -44,6 +44,13 @@ struct manta__dim {
   uint64_t key;     /* of its random numbers: path, and the options above it */
 };
 
+#define MANTA__NORMAL_RANGE 4.0 /* deviations of a normal dimension that count as its range */
+
+static inline bool manta__dim_has_options(const struct manta__dim *d)
+{
+  return d->kind == MANTA__DIM_CHOICE || d->kind == MANTA__DIM_GRID;
+}
+
 struct manta__space {
   manta_value spec; /* owned */
   struct manta__dim *dims;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "data/binary/crc.h"
-#include "data/column/utf8.h"
 
 #define SCRATCH (256u << 10)
 

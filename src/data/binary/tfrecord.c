@@ -14,9 +14,9 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "data/binary/example.h"
 #include "data/binary/record.h"
-#include "data/column/utf8.h"
 #include "data/format/assembly.h"
 
 #define SAMPLE_BYTES (1 << 20)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/column/utf8.h"
+#include "base/utf8.h"
 #include "data/format/assembly.h"
 
 #define PIECE ((size_t)256 << 10)

@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/alloc.h"
-#include "data/column/utf8.h"
+#include "base/utf8.h"
 
 // --- making -------------------------------------------------------------------------------------
 

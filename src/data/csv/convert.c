@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/half.h"
-#include "data/column/utf8.h"
+#include "base/utf8.h"
 #include "data/csv/csv.h"
 #include "data/number/number.h"
 

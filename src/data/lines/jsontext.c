@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "data/column/utf8.h"
+#include "base/utf8.h"
 #include "data/lines/json.h"
 
 static void skip_blanks(struct manta__json *j)

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/half.h"
-#include "data/column/utf8.h"
+#include "base/utf8.h"
 #include "data/number/number.h"
 
 // --- shapes -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
  * data/lines/text.c - text: a row per line, in the one column "text". Empty lines are rows, too.
  */
 #include "base/alloc.h"
-#include "data/column/utf8.h"
+#include "base/utf8.h"
 #include "data/format/assembly.h"
 #include "data/lines/lines.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/column/utf8.h - whether bytes are UTF-8, as fast as memory where they are ASCII; and
+ * base/utf8.h - whether bytes are UTF-8, as fast as memory where they are ASCII; and
  * characters as UTF-8.
  */
-#ifndef MANTA_DATA_COLUMN_UTF8_H
-#define MANTA_DATA_COLUMN_UTF8_H
+#ifndef MANTA_BASE_UTF8_H
+#define MANTA_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
