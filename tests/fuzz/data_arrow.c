@@ -79,7 +79,7 @@ static void fill_text(struct part *p, struct input *in, int64_t rows, bool wide)
   }
   fill(p, in, 2, last >= 0 && last < TEXT_MAX ? (size_t)last : 0);
   if (last < 0 || last >= TEXT_MAX) // there could be no such text: it must be refused before
-    ((uint8_t *)p->owned[1])[width - 1] |= 0x80;
+    b[(size_t)rows * width + width - 1] |= 0x80;
 }
 
 static void fill_views(struct part *p, struct input *in, int64_t rows)
@@ -99,7 +99,8 @@ static void fill_part(struct part *p, struct input *in, int which, struct part *
   if (length >= 0 && offset >= 0 && length + (uint64_t)offset <= 4 * ROWS)
     rows = length + offset;
   p->schema = (struct ArrowSchema){.format = f, .name = "x"};
-  p->array = (struct ArrowArray){.length = length, .offset = offset, .null_count = number(in) - 1};
+  p->array = (struct ArrowArray){.length = length, .offset = offset};
+  p->array.null_count = byte(in) % 4 ? number(in) : -1;
   p->array.buffers = p->buffers;
   p->array.n_buffers = f[0] == 'n' ? 0 : f[0] == '+' ? 1 : strchr("uzUZ", f[0]) && f[0] ? 3 : 2;
   if (flags & 1)
