@@ -355,6 +355,29 @@ static void cuts_never_fall_into_a_row(void **state)
   manta_value_fini(&types);
 }
 
+// Empty lines and a header that are longer than a block: the blocks they fill have no rows.
+static void a_head_may_fill_blocks(void **state)
+{
+  static const char text[] = "\n\n\n\n\n\n\n\n\n\n\n\nfirst column,second column\n1,2\n3,4\n";
+  const char *path = file_text(dir, "head.csv", text);
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d;
+  char *whole, *parts;
+  assert_ok(read_path(path, &c, &whole, &err), &err);
+  for (c.block_bytes = 1; c.block_bytes < sizeof text; c.block_bytes++) {
+    int64_t rows;
+    assert_ok(manta_dataset_open(&d, &path, 1, &c, &err), &err);
+    assert_ok(read_blocks(d, &parts, &err), &err);
+    assert_string_equal(whole, parts);
+    assert_ok(manta_dataset_count(d, &rows, &err), &err);
+    assert_int_equal(rows, 2);
+    manta_free(parts);
+    manta_dataset_close(d);
+  }
+  manta_free(whole);
+}
+
 // Rows that a block is counted to have are those that it gives, whether or not they can be read.
 static void counts_are_those_of_the_reader(void **state)
 {
@@ -645,6 +668,7 @@ int main(void)
       cmocka_unit_test(files_that_shrink_or_differ_are_told),
       cmocka_unit_test(a_file_that_is_cut_while_it_is_read_ends_in_an_error),
       cmocka_unit_test(cuts_never_fall_into_a_row),
+      cmocka_unit_test(a_head_may_fill_blocks),
       cmocka_unit_test(counts_are_those_of_the_reader),
       cmocka_unit_test(every_number_is_that_of_strtod),
       cmocka_unit_test(only_what_is_wanted_is_read),

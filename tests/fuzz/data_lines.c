@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   json_t *theirs = json_loadb((const char *)data, size, 0, NULL);
-  if (json_is_object(theirs))
+  if (json_is_object(theirs) && !memchr(data, 0, size)) // jansson takes a NUL behind a number
     compare((const char *)data, size, theirs);
   json_decref(theirs);
   fuzz_format(&manta__format_json, "x.jsonl", data, size, c, MANTA__PLAIN, NULL);

@@ -90,10 +90,10 @@ static manta_status open_rows(struct csv_reader *r, const struct manta__csv_head
 {
   const struct manta__read_job *job = &r->reader.job;
   bool packed = job->file.compression != MANTA__PLAIN;
-  int64_t skip = job->block.from == 0 ? head->skip : 0, from = job->block.from;
-  MANTA_TRY(manta__csv_rows_open(&r->rows, &r->reader.job.file, packed ? 0 : from + skip,
-                                 job->block.to, head->count, job->tally, err));
-  return packed ? manta__csv_rows_skip(&r->rows, skip, err) : MANTA_OK;
+  int64_t from = packed ? 0 : manta__csv_first(head, &job->block);
+  MANTA_TRY(manta__csv_rows_open(&r->rows, &r->reader.job.file, from, job->block.to, head->count,
+                                 job->tally, err));
+  return packed ? manta__csv_rows_skip(&r->rows, head->skip, err) : MANTA_OK;
 }
 
 static manta_status open_parts(struct csv_reader *r, manta_error *err)

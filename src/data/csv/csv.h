@@ -87,6 +87,14 @@ struct manta__csv_head {
 manta_status manta__csv_head_read(struct manta__csv_head *out, const struct manta__file *f,
                                   manta_error *err);
 void manta__csv_head_fini(struct manta__csv_head *h);
+
+/* Where the rows of a block of a plain file begin: the head may reach over its first blocks. */
+static inline int64_t manta__csv_first(const struct manta__csv_head *h,
+                                       const struct manta__block *b)
+{
+  int64_t at = h->skip > b->from ? h->skip : b->from;
+  return at < b->to ? at : b->to;
+}
 struct manta__csv_marks manta__csv_marks_of(const struct manta__file *f);
 manta_status manta__csv_look(const struct manta__file *f, struct manta__schema **out,
                              manta_error *err);

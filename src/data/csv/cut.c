@@ -79,10 +79,10 @@ manta_status manta__csv_count(const struct manta__file *f, const struct manta__b
   struct manta__csv_head head;
   int64_t end;
   MANTA_TRY(manta__csv_head_read(&head, f, err));
-  int64_t skip = block->from == 0 ? head.skip : 0;
+  int64_t skip = head.skip, first = manta__csv_first(&head, block);
   manta__csv_head_fini(&head);
   bool packed = f->compression != MANTA__PLAIN;
-  MANTA_TRY(open_pass(&p, f, block->from + (packed ? 0 : skip), block->to, err));
+  MANTA_TRY(open_pass(&p, f, packed ? 0 : first, block->to, err));
   manta_status st = packed && skip ? pass_to(&p, skip, &end, err) : MANTA_OK;
   p.state.rows = 0;
   if (st == MANTA_OK)
