@@ -28,6 +28,7 @@
 #define MANTA_DATA_H
 
 #include <manta/ckpt.h>
+#include <manta/session.h>
 #include <manta/value.h>
 
 #ifdef __cplusplus
@@ -363,11 +364,19 @@ MANTA_API manta_status manta_loader_begin(manta_loader *l, int64_t epoch, manta_
 MANTA_API int64_t manta_loader_epoch(const manta_loader *l);
 
 /* The position behind the batch that was given out last, whatever was made ahead: a small map,
- * which packs into a checkpoint. `out` must be {0} or a valid value. */
+ * which packs into a checkpoint. When the end of an epoch was given out it is the beginning of the
+ * next. Any thread may call it. `out` must be {0} or a valid value. */
 MANTA_API manta_status manta_loader_save(const manta_loader *l, manta_value *out, manta_error *err);
 /* Goes on from there, with any number of ranks, batch size, threads and memory limit. MANTA_EINVAL:
  * it is the position of another data set, of other blocks or another shuffle. */
 MANTA_API manta_status manta_loader_load(manta_loader *l, const manta_value *state,
+                                         manta_error *err);
+
+/* For batches that are taken from the loader ahead of their use: from now on manta_loader_save
+ * gives this position (one that it gave before), whatever is taken; nil: where the loader is,
+ * again, as after begin and load. Any thread may call it. MANTA_EINVAL: as for
+ * manta_loader_load. */
+MANTA_API manta_status manta_loader_mark(manta_loader *l, const manta_value *state,
                                          manta_error *err);
 
 /* Where the time went so far, in seconds; those of threads are added up. */
@@ -380,6 +389,28 @@ typedef struct manta_loader_stats {
   int64_t bytes_max;     /* the most that was parsed and not given out yet */
 } manta_loader_stats;
 MANTA_API void manta_loader_get_stats(manta_loader *l, manta_loader_stats *out);
+
+/* --- In a run --------------------------------------------------------------------------------- */
+
+/* Opens the loader of this rank in a run, as manta_loader_open does: `rank` and `ranks` are the
+ * session's, whatever `config` says. The caller closes it, before the train function returns or
+ * later. It belongs to its attempt: after manta_comm_rebuild open another.
+ *
+ * Every rank opens its loader by the same `name` ("train"), under which the run keeps its position:
+ * rank 0's, at each save, is a part of the checkpoint, and stays one when the loader is closed. In
+ * an attempt that begins from a checkpoint of the run (after a lost worker, a resize or a resume),
+ * the first loader of a name goes on from there and `config->epoch` counts for nothing; so the loop
+ * over epochs is
+ *
+ *     for (; manta_loader_epoch(l) < epochs; st = manta_loader_begin(l, manta_loader_epoch(l) + 1))
+ *       while ((st = manta_loader_next(l, &b, err)) == 1) ...
+ *
+ * A checkpoint that the user gave to the run has no say in it: the data begins anew. MANTA_EINVAL:
+ * the name is empty, longer than 63 bytes or that of a loader that is open; or the checkpoint's
+ * position is one of other data or another order. */
+MANTA_API manta_status manta_session_loader(manta_loader **out, manta_session *s, const char *name,
+                                            manta_dataset *d, const manta_loader_config *config,
+                                            manta_error *err);
 
 #ifdef __cplusplus
 }

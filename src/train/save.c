@@ -122,6 +122,9 @@ static manta_status save(manta_session *s, const manta_state *state, manta_fill_
     return manta_error_set(err, MANTA_EINVAL,
                            "a directory belongs to the report that follows it and to the save after"
                            " that one");
+  manta_value positions = {0};
+  MANTA_TRY(manta__loaders_save(&s->loaders, &positions, err));
+  snap.extra[MANTA__EXTRA_DATA] = &positions;
   snap.fill = fill;
   snap.fill_ctx = fill_ctx;
   s->files = 0;
@@ -130,6 +133,7 @@ static manta_status save(manta_session *s, const manta_state *state, manta_fill_
                                       stop_waiting, s, &index, err);
   manta_session_heartbeat(s);
   atomic_store(&s->job->cell->stalled, 0);
+  manta_value_fini(&positions);
   if (st == MANTA_OK)
     st = hand_over(s, index, &snap, ring_pos, err);
   if (st == MANTA_OK)

@@ -125,7 +125,8 @@ static void take_notices(struct manta__ctl *ctl)
     sigaction(SIGTERM, &ours, NULL);
 }
 
-// Every rank counts on from the checkpoint that the attempt begins from.
+// Every rank counts on from the checkpoint that the attempt begins from. One that the user gave may
+// be of other data, or of a run that went through them as often as it was to.
 static manta_status begin_attempt(manta_session *s, manta_error *err)
 {
   manta_checkpoint *c;
@@ -137,12 +138,16 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->files = 0;
   s->directory = 0;
   s->last_report_ns = manta__now();
+  manta__loaders_fini(&s->loaders);
   if (s->job->origin.count == 0)
     return MANTA_OK;
   MANTA_TRY(manta__origin_load(&c, &s->job->origin, false, err));
   s->iteration = manta_checkpoint_iteration(c);
+  manta_status st = MANTA_OK;
+  if (!s->job->origin.given)
+    st = manta__loaders_restore(&s->loaders, manta__checkpoint_extra(c, MANTA__EXTRA_DATA), err);
   manta_checkpoint_close(c);
-  return MANTA_OK;
+  return st;
 }
 
 static manta_status join_next(manta_session *s, manta_error *err)
@@ -195,6 +200,7 @@ static manta_status run_job(struct manta__job *job, manta_value *result, manta_e
   manta_status st = fn(s, result, err);
   current = NULL;
   manta_session_settle(s);
+  manta__loaders_fini(&s->loaders);
   if (st == MANTA_OK && manta__session_lacks_score(s))
     manta__warn("no report has the score \"%s\", by which checkpoints were to be kept",
                 s->score_key);

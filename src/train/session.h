@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/session.h - the worker's side of a run: the one place that joins report count and
- * checkpoint.
+ * train/session.h - the worker's side of a run: the one place that joins report count, checkpoint
+ * and data position.
  *
  *   session.c   the session of this process, from a job to the end of its function
  *   passed.c    what came with the job, and a result that goes back as bytes
  *   report.c    one row into the ring, with the score that checkpoints are kept by
  *   save.h      snapshots; save.c: a state into a slot, load.c: one back out of it
+ *   loaders.h   its loaders, whose positions are saved and restored
  *   leave.c     a process that ends inside of its function
  *   gate.h      the threads of the worker in these calls; comms.h: its communicators
  */
@@ -20,6 +21,7 @@
 #include "group/worker.h"
 #include "train/comms.h"
 #include "train/gate.h"
+#include "train/loaders.h"
 
 struct manta_session {
   struct manta__job *job;
@@ -43,6 +45,7 @@ struct manta_session {
   int64_t directory;      /* iteration whose directory goes with the next save, or 0 */
   char files_dir[PATH_MAX], directory_path[PATH_MAX];
   struct manta__comms comms;
+  struct manta__loaders loaders;
   bool detailed;
   char host[256];
 };

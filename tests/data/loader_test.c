@@ -51,7 +51,7 @@ static void add_epoch(struct truth *t, manta_dataset *plain, const struct manta_
 {
   int64_t blocks = manta_dataset_blocks(plain);
   int64_t *rows = calloc((size_t)blocks, sizeof *rows), *first = calloc((size_t)blocks, 8), sum = 0;
-  struct manta__order o;
+  struct manta__row_order o;
   for (int64_t b = 0; b < blocks; b++) {
     manta_reader *r;
     manta_batch *batch;
@@ -322,6 +322,7 @@ static manta_value position_of(manta_loader *l)
 static void go_on_with_others(manta_dataset *d, const struct truth *t, uint64_t *noise)
 {
   int64_t at = 0;
+  bool ended = false; // the end was given out: the position is the beginning of the next epoch
   manta_value position = {0};
   manta_error err = MANTA_ERROR_INIT;
   while (at < t->rows) {
@@ -339,6 +340,7 @@ static void go_on_with_others(manta_dataset *d, const struct truth *t, uint64_t 
         assert_ok(manta_loader_load(l[c.rank], &position, &err), &err);
     }
     int64_t end = at + steps * c.batch_rows;
+    ended = steps > (t->rows - at + c.batch_rows - 1) / c.batch_rows;
     assert_loads(l, ranks, c.batch_rows, t, at, steps);
     at = end < t->rows ? end : t->rows;
     manta_value_fini(&position);
@@ -349,7 +351,11 @@ static void go_on_with_others(manta_dataset *d, const struct truth *t, uint64_t 
   manta_loader *l = open_loader(d, NULL);
   manta_batch *b;
   assert_ok(manta_loader_load(l, &position, &err), &err);
-  assert_int_equal(manta_loader_next(l, &b, &err), 0);
+  if (ended)
+    assert_int_equal(manta_loader_epoch(l), d->passes.times);
+  assert_int_equal(manta_loader_next(l, &b, &err), ended);
+  if (ended)
+    manta_batch_destroy(b);
   manta_loader_close(l);
   manta_value_fini(&position);
 }
@@ -385,6 +391,40 @@ static void positions_hold_for_other_ranks(void **state)
     manta_dataset_close(plain);
   }
   free(t);
+}
+
+// Batches that were taken ahead of their use do not count before they are marked as used.
+static void a_mark_is_what_is_saved(void **state)
+{
+  manta_dataset *d = open_numbered(2000);
+  manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value at[3], again, nil = {0};
+  manta_batch *b;
+  c.batch_rows = 10;
+  manta_loader *l = open_loader(d, &c);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(manta_loader_next(l, &b, &err), 1);
+    manta_batch_destroy(b);
+    at[i] = position_of(l);
+  }
+  assert_ok(manta_loader_mark(l, &at[0], &err), &err);
+  again = position_of(l);
+  assert_true(manta_value_equal(&again, &at[0]));
+  manta_value_fini(&again);
+  assert_int_equal(manta_loader_next(l, &b, &err), 1); // goes on where the loader is
+  manta_column n;
+  assert_ok(manta_batch_column_named(b, "n", &n, &err), &err);
+  assert_int_equal(((const int64_t *)n.data)[n.offset], 30);
+  manta_batch_destroy(b);
+  assert_ok(manta_loader_mark(l, &nil, &err), &err);
+  again = position_of(l);
+  assert_int_equal(manta_value_as_int(manta_value_get(&again, "rows"), -1), 40);
+  manta_value_fini(&again);
+  for (int i = 0; i < 3; i++)
+    manta_value_fini(&at[i]);
+  manta_loader_close(l);
+  manta_dataset_close(d);
 }
 
 static void epochs_begin_again(void **state)
@@ -619,6 +659,7 @@ int main(void)
       cmocka_unit_test(tails_are_dropped_or_padded),
       cmocka_unit_test(empty_parts_have_columns),
       cmocka_unit_test(positions_hold_for_other_ranks),
+      cmocka_unit_test(a_mark_is_what_is_saved),
       cmocka_unit_test(epochs_begin_again),
       cmocka_unit_test(positions_of_other_data_are_refused),
       cmocka_unit_test(memory_is_bounded),

@@ -75,7 +75,7 @@ static void the_functions_stay_what_they_are(void **state)
     assert_int_equal(manta__shuffle_at(&s, i), want[i]);
   int64_t rows[] = {10, 20, 5};
   static const int64_t stream[] = {5, 0, 4, 3, 7, 1, 6, 2, 14, 15, 11, 13, 10, 8, 12, 9};
-  struct manta__order o;
+  struct manta__row_order o;
   assert_status(manta__order_make(&o, rows, 3, true, 99, 2, 8, NULL), MANTA_OK);
   for (int64_t q = 0; q < (int64_t)(sizeof stream / sizeof *stream); q++)
     assert_int_equal(manta__order_stream(&o, q), stream[q]);
@@ -105,7 +105,7 @@ static struct set random_set(uint64_t *seed)
 }
 
 // The source row that order row q is.
-static int64_t source_of(const struct manta__order *o, const struct set *s, int64_t q)
+static int64_t source_of(const struct manta__row_order *o, const struct set *s, int64_t q)
 {
   int64_t k, row;
   manta__order_find(o, manta__order_stream(o, q), &k, &row);
@@ -120,7 +120,7 @@ static void every_row_comes_once_in_an_epoch(void **state)
   uint64_t seed = 51;
   for (int round = 0; round < 300; round++) {
     struct set s = random_set(&seed);
-    struct manta__order o;
+    struct manta__row_order o;
     uint8_t seen[ROWS_MAX] = {0};
     int64_t window = (int64_t)(cells_random(&seed) % 100);
     assert_status(manta__order_make(&o, s.rows, s.blocks, round % 4 != 0, seed, (uint64_t)round,
@@ -142,7 +142,7 @@ static void every_row_comes_once_in_an_epoch(void **state)
 static void epochs_and_seeds_differ(void **state)
 {
   int64_t rows[] = {100, 100, 100};
-  struct manta__order a, b, c;
+  struct manta__row_order a, b, c;
   int same_epoch = 0, same_seed = 0;
   assert_status(manta__order_make(&a, rows, 3, true, 1, 0, 50, NULL), MANTA_OK);
   assert_status(manta__order_make(&b, rows, 3, true, 1, 1, 50, NULL), MANTA_OK);
@@ -211,7 +211,7 @@ static void resizes_change_nothing_of_the_order(void **state)
   uint64_t seed = 53;
   for (int round = 0; round < 200; round++) {
     struct set s = random_set(&seed);
-    struct manta__order o;
+    struct manta__row_order o;
     int64_t position = 0, got[ROWS_MAX], n = 0;
     assert_status(manta__order_make(&o, s.rows, s.blocks, true, 5, (uint64_t)round, 20, NULL),
                   MANTA_OK);

@@ -108,9 +108,7 @@ static manta_status begin(manta_loader *l, manta_error *err)
 {
   struct manta__cut_config c = {
       .flow = {.dataset = l->dataset,
-               .epoch = l->epoch,
                .passes = l->dataset->passes.times,
-               .from = l->position,
                .threads = l->c.threads,
                .memory_limit = l->c.memory_limit},
       .batch_rows = l->c.batch_rows,
@@ -118,6 +116,7 @@ static manta_status begin(manta_loader *l, manta_error *err)
       .ranks = l->c.ranks,
       .tail = l->c.tail,
   };
+  manta__track_get(l->track, &c.flow.epoch, &c.flow.from);
   MANTA_TRY(manta__cut_open(&l->cut, &c, err));
   if (l->c.prefetch) {
     int rc = manta__thread_start(&l->thread, "manta-batch", STACK_BYTES, make_ahead, l);
@@ -145,7 +144,8 @@ static void stop_thread(manta_loader *l)
   l->stops = false;
 }
 
-void manta__loader_stop(manta_loader *l)
+// Ends the thread and closes the cut; the position stays.
+static void stop(manta_loader *l)
 {
   if (!l->running)
     return;
@@ -168,7 +168,7 @@ manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *
   struct manta__made m = l->over;
   if (l->over.st == 1)
     m = l->c.prefetch ? take(l) : make(l);
-  l->position = m.position;
+  manta__track_move(l->track, &m.position, m.st == 0);
   if (m.st == 1) {
     *out = m.batch;
     l->stats.batches++;
@@ -178,11 +178,55 @@ manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *
   }
   if (l->over.st == 1) {
     l->over = m;
-    manta__loader_stop(l);
+    stop(l);
   }
   if (m.st < 0 && err)
     *err = m.err;
   return m.st;
+}
+
+// --- positions ----------------------------------------------------------------------------------
+
+static void go(manta_loader *l, int64_t epoch, const struct manta__position *at)
+{
+  stop(l);
+  manta__track_go(l->track, epoch, at);
+  l->over = (struct manta__made){.st = (manta_status)1};
+}
+
+manta_status manta_loader_begin(manta_loader *l, int64_t epoch, manta_error *err)
+{
+  if (epoch < 0)
+    return manta_error_set(err, MANTA_EINVAL, "epoch %" PRId64 ": they count from 0 on", epoch);
+  go(l, epoch, &(struct manta__position){0});
+  return MANTA_OK;
+}
+
+int64_t manta_loader_epoch(const manta_loader *l)
+{
+  struct manta__position at;
+  int64_t epoch;
+  manta__track_get(l->track, &epoch, &at);
+  return epoch + at.pass;
+}
+
+manta_status manta_loader_save(const manta_loader *l, manta_value *out, manta_error *err)
+{
+  return manta__track_save(l->track, out, err);
+}
+
+manta_status manta_loader_load(manta_loader *l, const manta_value *state, manta_error *err)
+{
+  struct manta__position at;
+  int64_t epoch;
+  MANTA_TRY(manta__track_read(l->track, state, &epoch, &at, err));
+  go(l, epoch, &at);
+  return MANTA_OK;
+}
+
+manta_status manta_loader_mark(manta_loader *l, const manta_value *state, manta_error *err)
+{
+  return manta__track_mark(l->track, state, err);
 }
 
 // --- life ---------------------------------------------------------------------------------------
@@ -197,15 +241,18 @@ manta_status manta_loader_open(manta_loader **out, manta_dataset *d,
   MANTA_TRY(check(&c, err));
   MANTA_TRY(manta__dataset_prepare(d, err));
   manta_loader *l = manta__calloc(1, sizeof *l);
-  if (l && c.prefetch)
-    l->made = manta__calloc((size_t)c.prefetch, sizeof *l->made);
-  if (!l || (c.prefetch && !l->made)) {
+  if (l)
+    l->made = manta__calloc((size_t)c.prefetch + 1, sizeof *l->made);
+  if (l && l->made)
+    l->track = manta__track_create(d, c.epoch);
+  if (!l || !l->track) {
+    if (l)
+      manta__free(l->made);
     manta__free(l);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a loader");
   }
   l->dataset = manta__dataset_ref(d);
   l->c = c;
-  l->epoch = c.epoch;
   l->over.st = (manta_status)1;
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->full, NULL);
@@ -218,7 +265,9 @@ void manta_loader_close(manta_loader *l)
 {
   if (!l)
     return;
-  manta__loader_stop(l);
+  stop(l);
+  manta__track_close(l->track);
+  manta__track_unref(l->track);
   manta__dataset_unref(l->dataset);
   pthread_mutex_destroy(&l->lock);
   pthread_cond_destroy(&l->full);

@@ -8,6 +8,7 @@
 #define MANTA_DATA_LOADER_LOADER_H
 
 #include "data/loader/cut.h"
+#include "data/loader/track.h"
 
 /* What next gives: a batch, the end, or a failure. */
 struct manta__made {
@@ -19,12 +20,11 @@ struct manta__made {
 
 struct manta_loader {
   manta_dataset *dataset;
-  manta_loader_config c;           /* complete */
-  int64_t epoch;                   /* of pass 0 */
-  struct manta__position position; /* behind the batch that was given out last */
-  bool running;                    /* the cut is open, and the thread, if there is one, runs */
-  struct manta__cut cut;           /* the thread's, if there is one */
-  struct manta__made over;         /* how it ended; st 1: it has not */
+  manta_loader_config c;      /* complete */
+  struct manta__track *track; /* where it is */
+  bool running;               /* the cut is open, and the thread, if there is one, runs */
+  struct manta__cut cut;      /* the thread's, if there is one */
+  struct manta__made over;    /* how it ended; st 1: it has not */
 
   pthread_mutex_t lock; /* of all that follows */
   pthread_cond_t full, room;
@@ -37,8 +37,5 @@ struct manta_loader {
   struct manta__feed_times times; /* of cuts that are closed */
   int64_t make, wait;             /* nanoseconds */
 };
-
-/* Ends the thread and closes the cut; the position stays. */
-void manta__loader_stop(manta_loader *l);
 
 #endif

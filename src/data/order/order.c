@@ -8,11 +8,12 @@
 
 #define STREAM_BLOCKS 0 /* of the permutation of blocks; windows have 1, 2, 3 … */
 
-manta_status manta__order_make(struct manta__order *out, const int64_t *rows, int64_t blocks,
+manta_status manta__order_make(struct manta__row_order *out, const int64_t *rows, int64_t blocks,
                                bool shuffles, uint64_t seed, uint64_t epoch, int64_t window,
                                manta_error *err)
 {
-  struct manta__order o = {.seed = seed, .epoch = epoch, .blocks = blocks, .shuffles = shuffles};
+  struct manta__row_order o = {
+      .seed = seed, .epoch = epoch, .blocks = blocks, .shuffles = shuffles};
   o.window = shuffles && window > 1 ? window : 1;
   o.of_blocks = manta__shuffle_make(blocks > 0 ? (uint64_t)blocks : 1, seed, epoch, STREAM_BLOCKS);
   o.first = manta__calloc((size_t)blocks + 1, sizeof *o.first);
@@ -28,10 +29,10 @@ manta_status manta__order_make(struct manta__order *out, const int64_t *rows, in
   return MANTA_OK;
 }
 
-void manta__order_fini(struct manta__order *o)
+void manta__order_fini(struct manta__row_order *o)
 {
   manta__free(o->first);
-  *o = (struct manta__order){0};
+  *o = (struct manta__row_order){0};
 }
 
 int64_t manta__order_nth(int64_t blocks, bool shuffles, uint64_t seed, uint64_t epoch, int64_t k)
@@ -48,12 +49,12 @@ struct manta__shuffle manta__order_window(int64_t rows, uint64_t seed, uint64_t 
   return manta__shuffle_make((uint64_t)rows, seed, epoch, (uint64_t)number + 1);
 }
 
-int64_t manta__order_block(const struct manta__order *o, int64_t k)
+int64_t manta__order_block(const struct manta__row_order *o, int64_t k)
 {
   return o->shuffles ? (int64_t)manta__shuffle_at(&o->of_blocks, (uint64_t)k) : k;
 }
 
-int64_t manta__order_stream(const struct manta__order *o, int64_t q)
+int64_t manta__order_stream(const struct manta__row_order *o, int64_t q)
 {
   if (o->window == 1)
     return q;
@@ -63,7 +64,7 @@ int64_t manta__order_stream(const struct manta__order *o, int64_t q)
   return from + (int64_t)manta__shuffle_at(&s, (uint64_t)(q - from));
 }
 
-void manta__order_find(const struct manta__order *o, int64_t p, int64_t *k, int64_t *row)
+void manta__order_find(const struct manta__row_order *o, int64_t p, int64_t *k, int64_t *row)
 {
   int64_t low = 0, high = o->blocks; // first[low] <= p < first[high]; empty blocks are passed over
   while (high - low > 1) {

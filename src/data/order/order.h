@@ -50,7 +50,7 @@ double manta__order_chance(uint64_t seed, uint64_t block, uint64_t row);
 /* --- The order of an epoch -------------------------------------------------------------------- */
 
 /* {0} is empty; fini twice is harmless. */
-struct manta__order {
+struct manta__row_order {
   uint64_t seed, epoch;
   int64_t blocks, rows, window;
   bool shuffles;
@@ -60,21 +60,21 @@ struct manta__order {
 
 /* `rows[b]` is the number of rows of block b. Without `shuffles` the order is the source's; with it
  * blocks are permuted, and rows inside windows of `window` rows (1 or less: not mixed). */
-manta_status manta__order_make(struct manta__order *out, const int64_t *rows, int64_t blocks,
+manta_status manta__order_make(struct manta__row_order *out, const int64_t *rows, int64_t blocks,
                                bool shuffles, uint64_t seed, uint64_t epoch, int64_t window,
                                manta_error *err);
-void manta__order_fini(struct manta__order *o);
+void manta__order_fini(struct manta__row_order *o);
 /* The block that is the k-th of `blocks` in an epoch, and the order of a window of `rows` rows: the
  * same as below, for those who learn the number of rows as they go. */
 int64_t manta__order_nth(int64_t blocks, bool shuffles, uint64_t seed, uint64_t epoch, int64_t k);
 struct manta__shuffle manta__order_window(int64_t rows, uint64_t seed, uint64_t epoch,
                                           int64_t number);
 /* The block that is the k-th of this epoch. */
-int64_t manta__order_block(const struct manta__order *o, int64_t k);
+int64_t manta__order_block(const struct manta__row_order *o, int64_t k);
 /* The stream row that order row q is. They lie in the same window. */
-int64_t manta__order_stream(const struct manta__order *o, int64_t q);
+int64_t manta__order_stream(const struct manta__row_order *o, int64_t q);
 /* Which block of the epoch stream row p is in, and which row of it it is. */
-void manta__order_find(const struct manta__order *o, int64_t p, int64_t *k, int64_t *row);
+void manta__order_find(const struct manta__row_order *o, int64_t p, int64_t *k, int64_t *row);
 
 /* --- Steps ------------------------------------------------------------------------------------ */
 
