@@ -4,76 +4,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cmd/options.h"
 
 #define TABLE_MAX (16u << 20)
-
-// --- Figures -------------------------------------------------------------------------------------
-
-const char *manta__text_duration(char buf[MANTA__TEXT], int64_t ns)
-{
-  long long s = ns > 0 ? ns / 1000000000 : 0;
-  if (s < 10)
-    snprintf(buf, MANTA__TEXT, "%.1fs", ns > 0 ? (double)(ns / 100000000) / 10 : 0.0);
-  else if (s < 60)
-    snprintf(buf, MANTA__TEXT, "%llds", s);
-  else if (s < 3600)
-    snprintf(buf, MANTA__TEXT, "%lldm %02llds", s / 60, s % 60);
-  else if (s < 86400)
-    snprintf(buf, MANTA__TEXT, "%lldh %02lldm", s / 3600, s / 60 % 60);
-  else
-    snprintf(buf, MANTA__TEXT, "%lldd %lldh", s / 86400, s / 3600 % 24);
-  return buf;
-}
-
-const char *manta__text_size(char buf[MANTA__TEXT], uint64_t bytes)
-{
-  static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
-  double x = (double)bytes;
-  int u = 0;
-  while (x >= 999.5 && u < 6) {
-    x /= 1000;
-    u++;
-  }
-  snprintf(buf, MANTA__TEXT, u > 0 && x < 9.95 ? "%.1f %s" : "%.0f %s", x, units[u]);
-  return buf;
-}
-
-const char *manta__text_time(char buf[MANTA__TEXT], int64_t wall_ns)
-{
-  time_t t = (time_t)(wall_ns / 1000000000);
-  struct tm tm;
-  localtime_r(&t, &tm);
-  strftime(buf, MANTA__TEXT, "%Y-%m-%d %H:%M:%S", &tm);
-  return buf;
-}
-
-const char *manta__text_value(char *buf, size_t size, const manta_value *v)
-{
-  char *json = NULL;
-  if (v && v->type == MANTA_REAL)
-    snprintf(buf, size, "%.6g", v->u.r);
-  else if (v && v->type == MANTA_STRING)
-    snprintf(buf, size, "%s", v->u.s);
-  else if (v && manta_value_to_json(v, -1, &json, NULL) == MANTA_OK)
-    snprintf(buf, size, "%s", json);
-  else
-    snprintf(buf, size, "?");
-  manta_free(json);
-  return manta__text_safe(buf);
-}
-
-// It must not reach the terminal as commands to it.
-char *manta__text_safe(char *s)
-{
-  for (char *p = s; *p; p++)
-    if ((unsigned char)*p < ' ' || *p == 127)
-      *p = '?';
-  return s;
-}
 
 // --- Looks ---------------------------------------------------------------------------------------
 
@@ -114,17 +49,9 @@ void manta__grid_cell(struct manta__grid *g, const char *fmt, ...)
     g->count++;
 }
 
-static int width(const char *s)
-{
-  int n = 0;
-  for (; *s; s++)
-    n += ((unsigned char)*s & 0xc0) != 0x80; // bytes that begin a character
-  return n;
-}
-
 static void print_cell(const struct manta__grid *g, int c, const char *text, int wide, FILE *to)
 {
-  int pad = wide - width(text);
+  int pad = wide - (int)manta__text_columns(text);
   bool right = (g->right >> c & 1) != 0, last = c == g->columns - 1;
   if (last && !*text) { // no blanks at the end of a line
     fputc('\n', to);
@@ -146,10 +73,10 @@ void manta__grid_print(struct manta__grid *g, FILE *to)
     return;
   }
   for (int c = 0; c < g->columns; c++)
-    wide[c] = width(g->titles[c]);
+    wide[c] = (int)manta__text_columns(g->titles[c]);
   for (size_t i = 0; i < g->count; i++, p += strlen(p) + 1)
-    if (width(p) > wide[i % (size_t)g->columns])
-      wide[i % (size_t)g->columns] = width(p);
+    if ((int)manta__text_columns(p) > wide[i % (size_t)g->columns])
+      wide[i % (size_t)g->columns] = (int)manta__text_columns(p);
   fputs(manta__paint(to, 1), to);
   for (int c = 0; c < g->columns; c++)
     print_cell(g, c, g->titles[c], wide[c], to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd/format.h - how the command speaks: times and sizes for people, tables, JSON, complaints.
+ * cmd/format.h - how the command speaks: tables, JSON, complaints.
  */
 #ifndef MANTA_CMD_FORMAT_H
 #define MANTA_CMD_FORMAT_H
@@ -11,21 +11,7 @@
 #include <manta/value.h>
 
 #include "base/buf.h"
-
-#define MANTA__TEXT 64 /* enough for each of these */
-
-/* "0.4s", "12s", "3m 12s", "2h 05m", "3d 4h". */
-const char *manta__text_duration(char buf[MANTA__TEXT], int64_t ns);
-/* "812 B", "1.2 kB", "100 MB": powers of ten. */
-const char *manta__text_size(char buf[MANTA__TEXT], uint64_t bytes);
-/* "2026-11-15 04:46:27", local time. */
-const char *manta__text_time(char buf[MANTA__TEXT], int64_t wall_ns);
-/* A number as short as it can be read back within six digits, or the JSON of anything else. Cut to
- * the buffer. */
-const char *manta__text_value(char *buf, size_t size, const manta_value *v);
-
-/* What a program named or printed, made safe to show: control characters become "?". In place. */
-char *manta__text_safe(char *s);
+#include "view/text.h"
 
 /* The escape that begins a look (bold 1, red 31, green 32, yellow 33; 0 ends it), or "" unless `to`
  * is a terminal that wants colours. */

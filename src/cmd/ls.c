@@ -2,6 +2,7 @@
  *
  * cmd/ls.c - `manta ls`: the runs that are there, one line each.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "cmd/format.h"
 #include "cmd/runlist.h"
 #include "sys/tree.h"
+#include "view/stats.h"
 
 #define NS 1e9
 
@@ -29,20 +31,53 @@ static void write_metrics(char *out, size_t size, const manta_value *row)
   }
 }
 
+// "loss 0.0123": what a run is judged by, and the best that it had.
+static void add_best(struct manta__grid *g, const struct manta__stats *t)
+{
+  char text[MANTA__TEXT];
+  const struct manta__metric *m = manta__stats_main(t);
+  const struct manta__peak *best = manta__metric_best(m);
+  if (best)
+    manta__grid_cell(g, "%s %s", m->name, manta__text_number(text, best->value));
+  else
+    manta__grid_cell(g, "-");
+}
+
 static void add_line(struct manta__grid *g, const struct manta__runref *r,
-                     const struct manta__standing *s)
+                     const struct manta__standing *s, const struct manta__stats *t)
 {
   char age[MANTA__TEXT], size[MANTA__TEXT], metrics[80];
   write_metrics(metrics, sizeof metrics, &s->sum.last);
   manta__grid_cell(g, "%s", r->name);
   manta__grid_cell(g, "%s", s->word);
+  manta__grid_cell(g, "%" PRId64, s->sum.iteration);
+  add_best(g, t);
   manta__grid_cell(g, "%s", manta__text_duration(age, manta__standing_age(s)));
   manta__grid_cell(g, "%s", manta__text_size(size, (uint64_t)manta__tree_bytes(r->fd)));
   manta__grid_cell(g, "%s", metrics);
 }
 
+static manta_status put_best(manta_value *v, const struct manta__stats *t)
+{
+  manta_value best = {0};
+  const struct manta__metric *m = manta__stats_main(t);
+  const struct manta__peak *p = manta__metric_best(m);
+  manta_status st = MANTA_OK;
+  if (p) {
+    const manta_value map =
+        MANTA_MAP(MANTA_KV_STR("metric", m->name),
+                  MANTA_KV_STR("goal", m->goal == MANTA__GOAL_MIN ? "min" : "max"),
+                  MANTA_KV_REAL("value", p->value), MANTA_KV_INT("iteration", p->at));
+    st = manta_value_copy(&best, &map);
+  }
+  if (st == MANTA_OK)
+    st = manta_value_put(v, "best", &best);
+  manta_value_fini(&best);
+  return st;
+}
+
 static manta_status add_json(manta_value *list, const struct manta__runref *r,
-                             const struct manta__standing *s)
+                             const struct manta__standing *s, const struct manta__stats *t)
 {
   manta_value v = {0}, last = {0};
   manta_status st = manta_value_copy(&last, &s->sum.last);
@@ -61,6 +96,8 @@ static manta_status add_json(manta_value *list, const struct manta__runref *r,
   if (st == MANTA_OK)
     st = manta_value_put_int(&v, "iteration", s->sum.iteration);
   if (st == MANTA_OK)
+    st = put_best(&v, t);
+  if (st == MANTA_OK)
     st = manta_value_put(&v, "metrics", &last);
   if (st == MANTA_OK)
     st = manta_value_append(list, &v);
@@ -76,15 +113,19 @@ static manta_status read_all(const struct manta__runlist *l, struct manta__grid 
   for (size_t i = 0; i < l->count && st == MANTA_OK; i++) {
     struct manta__runref r;
     struct manta__standing s;
+    struct manta__stats t = {0};
     manta_error why = MANTA_ERROR_INIT;
     if (manta__runlist_read(l, i, &r, &s, &why) < 0) {
       manta__say("%s", why.message);
       continue;
     }
+    if (manta__stats_read(&t, r.fd, &why) < 0)
+      manta__say("%s: %s", r.name, why.message);
     if (list)
-      st = add_json(list, &r, &s);
+      st = add_json(list, &r, &s, &t);
     else
-      add_line(g, &r, &s);
+      add_line(g, &r, &s, &t);
+    manta__stats_fini(&t);
     manta__standing_fini(&s);
     manta__runref_close(&r);
   }
@@ -93,9 +134,10 @@ static manta_status read_all(const struct manta__runlist *l, struct manta__grid 
 
 static int print_table(const struct manta__runlist *l, manta_error *err)
 {
-  static const char *const titles[] = {"run", "state", "age", "size", "metrics"};
+  static const char *const titles[] = {"run", "state", "iteration", "best",
+                                       "age", "size",  "metrics"};
   struct manta__grid g;
-  manta__grid_init(&g, titles, 5, 1u << 2 | 1u << 3);
+  manta__grid_init(&g, titles, 7, 1u << 2 | 1u << 4 | 1u << 5);
   read_all(l, &g, NULL, err);
   if (g.count > 0)
     manta__grid_print(&g, stdout);

@@ -23,9 +23,6 @@ uint64_t manta__record_hash(const struct manta__record *h, const void *payload);
 /* Could this be a header? Says nothing about the hash. */
 bool manta__record_head_ok(const struct manta__record *h);
 
-/* `_training_iteration` of a packed row, found without unpacking it; 0 if there is none. */
-int64_t manta__row_iteration(const uint8_t *payload, size_t len);
-
 #define MANTA__SEGMENT_NAME_MAX 24
 /* run.log, run.log.2, run.log.3, … */
 void manta__segment_name(char name[MANTA__SEGMENT_NAME_MAX], int segment);

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "event/record.h"
+#include "event/row.h"
 #include "event/rundir.h"
 #include "sys/file.h"
 

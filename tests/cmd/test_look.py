@@ -29,8 +29,13 @@ def test_status_of_a_finished_run() -> None:
     lines = dict(re.findall(r"^(\w[\w ]*?)  +(.*)$", done.out, re.M))
     assert done.code == 0 and lines["state"] == "finished", done
     assert lines["workers"] == "2" and lines["iteration"] == "6" and lines["attempts"] == "1"
-    assert lines["metrics"] == "count 6" and "\n            off 0.166667\n" in done.out
-    assert re.fullmatch(r"000003, iteration 6, 17 kB", lines["checkpoint"]), lines
+    table = [line.split() for line in done.out.splitlines()[-3:]]
+    assert table == [["metric", "last", "best", "at", "iteration"], ["count", "6", "-", "-"],
+                     ["off", "0.16667", "0.16667", "6"]], table
+    newest = lines["checkpoint"]
+    assert re.fullmatch(r"000003, iteration 6, 17 kB, .* ago; 3 written", newest), lines
+    assert re.fullmatch(r"workers after .* ms, first row after .* ms", lines["start"]), lines
+    assert "restarts" not in lines and lines["speed"].endswith("it/s"), lines
     assert lines["directory"] == str(bed.runs()[-1]) and lines["program"].endswith("6 2 0")
     assert done.out.startswith(bed.runs()[-1].name + "\n")
 
@@ -39,6 +44,8 @@ def test_status_in_json() -> None:
     s = bed.status()
     assert s["state"] == "finished" and s["workers"] == 2 and s["rows"] == 12 and s["lost"] == 0
     assert s["results"] == [6, 6] and s["metrics"]["count"] == 6
+    assert s["best"] == {"off": {"value": 1 / 6, "iteration": 6}} and s["checkpoints"] == 3
+    assert s["restarts"] == 0 == s["repeated"] and s["start"]["first_row_s"] > 0
     assert s["argv"][1:] == ["6", "2", "0"]
     assert s["checkpoint"]["iteration"] == 6 and 0 <= s["seconds"] < 60 and s["begin"] <= s["end"]
 
@@ -50,13 +57,26 @@ def test_status_of_a_failed_run() -> None:
     assert re.search(r"^error +.*it was told to fail", done.out, re.M), done
 
 
+def test_what_a_restart_cost_is_told() -> None:
+    p = bed.counting(40, 10, 20000)
+    wait_for("a checkpoint", lambda: (bed.status()["checkpoint"] or {}).get("iteration"))
+    os.kill(next(w["pid"] for w in bed.ps()[0]["workers"] if w["rank"] == 1), signal.SIGKILL)
+    assert p.wait(timeout=60) == 0
+    s = bed.status()
+    assert s["restarts"] == 1 == s["lost"] and 0 < s["restart_seconds"] < s["seconds"], s
+    assert 0 <= s["repeated"] < 30, s
+    done = bed.manta("status")
+    assert re.search(r"^restarts +1: .* lost, \d+ iterations? done twice\n"
+                     r" +after iteration \d+, .*: rank 1 .*(KILL|signal 9)", done.out, re.M), done
+
+
 def test_runs_are_found_by_name_and_part() -> None:
-    first, second = bed.runs()[0], bed.runs()[-1]
+    first, second = bed.runs()[:2]
     for what in (first, first.name, "counter_0001", "latest"):
         assert bed.manta("status", what).code == 0, what
     assert bed.status("counter_0002")["path"] == str(second)
     done = bed.manta("status", "counter")
-    assert done.code == 2 and '"counter" matches 2 runs' in done.err, done
+    assert done.code == 2 and '"counter" matches 3 runs' in done.err, done
     assert first.name in done.err, done
 
 

@@ -33,16 +33,17 @@ def test_runs_are_listed() -> None:
     p = bed.counting(1000000, 20, 1000)
     (bed.results / "notes").mkdir()
     head, *lines = bed.manta("ls").out.splitlines()
-    assert head.split() == ["run", "state", "age", "size", "metrics"], head
+    assert head.split() == ["run", "state", "iteration", "best", "age", "size", "metrics"], head
     assert [line.split()[:2] for line in lines] == [
         [name, state] for name, state in zip(names(*reversed(bed.runs())),
                                              ("running", "failed", "finished"))], lines
-    assert re.search(r" \d+s? .*kB +count 6, off 0.166667$", lines[2]), lines
+    assert re.search(r" 6 +off 0.16667 +\d.*s? .*kB +count 6, off 0.166667$", lines[2]), lines
     running, failed, finished = bed.manta("ls", "--json").json()
     assert finished["path"] == str(bed.runs()[0]) and finished["iteration"] == 6
     assert finished["metrics"]["count"] == 6 and finished["bytes"] > 30000
+    assert finished["best"] == {"metric": "off", "goal": "min", "value": 1 / 6, "iteration": 6}
     assert running["age"] == 0 <= finished["age"]
-    assert bed.manta("ls", bed.results).out.split()[:5] == head.split()
+    assert bed.manta("ls", bed.results).out.split()[:7] == head.split()
     os.kill(driver_of(bed), signal.SIGKILL)
     p.wait()
     bed.gone()

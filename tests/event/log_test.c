@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "bed.h"
+#include "event/row.h"
 
 static void records_come_back_as_added(void **state)
 {
@@ -395,6 +396,40 @@ static void the_iteration_is_found_in_any_row(void **state)
   manta_value_fini(&many);
 }
 
+static void numbers_are_found_in_any_row(void **state)
+{
+  static const char *const names[] = {"loss", "val/acc", "val/deep/x", "big", "last"};
+  static const double values[] = {0.5, 0.25, -3, 1e300, 7};
+  char long_name[MANTA__ROW_NAME + 8];
+  memset(long_name, 'n', sizeof long_name);
+  long_name[sizeof long_name - 1] = 0;
+  manta_value deep = MANTA_MAP(MANTA_KV_INT("x", -3));
+  manta_value val = MANTA_MAP(MANTA_KV_REAL("acc", 0.25), MANTA_KV("deep", deep));
+  manta_value row = MANTA_MAP(
+      MANTA_KV_REAL("loss", 0.5), MANTA_KV_STR("text", "abc"), MANTA_KV("val", val),
+      MANTA_KV_INT(long_name, 1), MANTA_KV_BOOL("flag", true), MANTA_KV_REAL("big", 1e300),
+      MANTA_KV("empty", ((manta_value){.type = MANTA_MAP})), MANTA_KV_INT("last", 7));
+  void *p;
+  size_t len, n = 0;
+  struct manta__row_walk w;
+  double x;
+  assert_status(manta_value_pack(&row, &p, &len, NULL), MANTA_OK);
+  for (manta__row_walk(&w, p, len); manta__row_next(&w, &x); n++) {
+    assert_true(n < 5);
+    assert_string_equal(w.name, names[n]);
+    assert_near(x, values[n], 0);
+  }
+  assert_int_equal(n, 5);
+  for (size_t cut = 0; cut < len; cut++) { // the sanitizer looks
+    uint8_t *part = manta__malloc(cut);
+    memcpy(part, p, cut);
+    for (manta__row_walk(&w, part, cut); manta__row_next(&w, &x);)
+      ;
+    manta__free(part);
+  }
+  manta_free(p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bed_setup, bed_teardown)
 
 int main(void)
@@ -417,6 +452,7 @@ int main(void)
       TEST(adding_survives_oom),
       cmocka_unit_test(every_kind_is_in_the_table),
       cmocka_unit_test(the_iteration_is_found_in_any_row),
+      cmocka_unit_test(numbers_are_found_in_any_row),
   };
   return cmocka_run_group_tests_name("event_log", tests, NULL, NULL);
 }

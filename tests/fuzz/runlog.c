@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "event/log_follow.h"
 #include "event/record.h"
+#include "event/row.h"
 #include "event/rundir.h"
 
 #define MUST(x)                                                                                    \
@@ -80,6 +81,15 @@ static void make_records(uint8_t *p, size_t n)
 }
 
 // Reads to the end; the number of records, and the last one's seq.
+static void walk(const uint8_t *payload, size_t len)
+{
+  struct manta__row_walk w;
+  double value;
+  manta__row_walk(&w, payload, len);
+  while (manta__row_next(&w, &value))
+    ;
+}
+
 static int read_all(uint64_t *seq)
 {
   manta__log_reader *r;
@@ -90,6 +100,7 @@ static int read_all(uint64_t *seq)
   for (; manta__log_next(r, &h, &payload, NULL) > 0; n++) {
     *seq = h.id.seq;
     manta__row_iteration(payload, h.len);
+    walk(payload, h.len);
   }
   MUST(manta__log_torn(r) >= 0);
   manta__log_reader_close(r);
