@@ -15,6 +15,7 @@
 #include <manta/data.h>
 #include <manta/ddp.h>
 #include <manta/session.h>
+#include <manta/sink.h>
 #include <manta/status.h>
 #include <manta/trainer.h>
 #include <manta/value.h>

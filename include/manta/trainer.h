@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include <manta/session.h>
+#include <manta/sink.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -126,12 +127,14 @@ typedef struct manta_trainer_config {
   bool
       keep_workers; /* survivors and later runs keep their processes, with all that a train function
                         left in them. Else every call of a train function begins in a fresh one */
+  const manta_sink *sinks; /* array, of every run; copied */
+  size_t sink_count;
 } manta_trainer_config;
 /* Every field, so that -Wextra has nothing to say in C or in C++. */
 #define MANTA_TRAINER_CONFIG_INIT                                                                  \
   {                                                                                                \
     sizeof(manta_trainer_config), 0, 0, NULL, NULL, 0, false, 0, 0, 0, 0, NULL, 0, false, false,   \
-        false, 0, NULL, NULL, 0, NULL, 0, 0, NULL, false                                           \
+        false, 0, NULL, NULL, 0, NULL, 0, 0, NULL, false, NULL, 0                                  \
   }
 
 typedef struct manta_run_config {
@@ -157,11 +160,13 @@ typedef struct manta_run_config {
   manta_status (*renew)(void *ctx, int attempt, manta_error *err);
   void *renew_ctx;
   const manta_display *display; /* NULL: the standard streams of the process; copied, but for ctx */
+  const manta_sink *sinks;      /* array, besides those of the trainer; copied */
+  size_t sink_count;
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
     sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false, NULL, 0, false,    \
-        false, NULL, NULL, NULL, NULL                                                              \
+        false, NULL, NULL, NULL, NULL, NULL, 0                                                     \
   }
 
 /* --- Trainer -------------------------------------------------------------------------------- */

@@ -82,7 +82,8 @@ static void get_base64(char *to, const char *s, size_t bytes)
 struct json_writer {
   manta__buf buf;
   int indent;
-  bool too_deep;
+  bool strict; // NaN and infinities are null
+  bool too_deep, lossy;
 };
 
 static manta_status put_escape(manta__buf *b, uint8_t c)
@@ -208,6 +209,10 @@ static manta_status put_value(struct json_writer *w, const manta_value *v, int d
   case MANTA_INT:
     return put_int(&w->buf, v->u.i);
   case MANTA_REAL:
+    if (w->strict && !isfinite(v->u.r)) {
+      w->lossy = true;
+      return manta__buf_puts(&w->buf, "null");
+    }
     return put_real(&w->buf, v->u.r);
   case MANTA_STRING:
     return put_string(&w->buf, v->u.s, v->count);
@@ -238,6 +243,18 @@ static manta_status write_all(struct json_writer *w, const manta_value *v)
   manta_status st = put_value(w, v, 0);
   uselocale(before);
   return st < 0 ? st : manta__buf_terminate(&w->buf);
+}
+
+manta_status manta__json_append(manta__buf *b, const manta_value *v, bool *lossy)
+{
+  struct json_writer w = {.buf = *b, .indent = -1, .strict = true};
+  manta_status st = write_all(&w, v);
+  size_t len = st < 0 ? b->len : w.buf.len;
+  *b = w.buf; // it may have moved
+  b->len = len;
+  if (lossy)
+    *lossy |= w.lossy;
+  return st;
 }
 
 manta_status manta_value_to_json(const manta_value *v, int indent, char **out, manta_error *err)

@@ -16,6 +16,8 @@
 
 #define MANTA__JSON_MAX (1024u << 20) /* bytes of JSON text */
 
+struct manta__buf;
+
 #define MANTA__OWNED 1u
 #define MANTA__FLAT  2u
 
@@ -47,6 +49,11 @@ static inline char *manta__flat_text(struct manta__flat *f, const void *s, size_
   f->text = p + n + 1;
   return p;
 }
+
+/* Appends the JSON text of `v` on one line, as strict readers take it: NaN and infinities become
+ * null, and *lossy (may be NULL) says that there were some. MANTA_ENOMEM, MANTA_ETOOBIG: too deep,
+ * or past the limit of the buffer. */
+manta_status manta__json_append(struct manta__buf *b, const manta_value *v, bool *lossy);
 
 /* A copy for a record that people read: of a value that packs to more than 64 KiB the long strings
  * are cut, and bytes, long lists and deep ones are told by their lengths. `out` must be {0}; after

@@ -75,6 +75,9 @@ static const struct manta__option ckpt_options[] = {
     {0, "dir", "DIR", "export: the whole checkpoint, as a new directory"},
     {0}};
 
+static const struct manta__option sink_options[] = {
+    {0, "kind", "KIND", "only sinks of this kind: json, csv, tensorboard"}, {0}};
+
 const struct manta__command manta__commands[] = {
     {"run", "PROGRAM [ARGUMENT...]", "run a program that trains",
      "A SIGTERM asks its runs to save and stop; a second one, or MANTA_GRACE seconds (30), kills\n"
@@ -110,6 +113,10 @@ const struct manta__command manta__commands[] = {
      "CHECKPOINT is a name or number of ls, \"best\", or \"newest\", which is the default;\n"
      "without one verify takes all.\n" RUN_IS,
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
+    {"sink", "RUN", "write what the sinks of a run have not got yet",
+     "A run feeds its sinks itself. Where one could not work (a full disk, a file that was\n"
+     "deleted), this gives it what it lacks, from the log of the run.\n" RUN_IS,
+     sink_options, 1, 1, false, manta__cmd_sink},
     {"agent", "", "run workers here for a driver on another host",
      "The command of a host must end in it, as in `ssh host manta agent --stdio`. A driver starts\n"
      "it; it is not for interactive use. It ends when its input ends.\n",

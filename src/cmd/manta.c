@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd/manta.c - the command, and the binary of agent and writer: which it is, its environment says.
+ * cmd/manta.c - the command, and the binary of agent, writer and sinks: which it is, its
+ * environment says.
  *
  * A run waits for its agent to start, so the role is looked at before anything else.
  */
@@ -17,6 +18,7 @@
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "group/proto.h"
+#include "sink/process.h"
 
 static int be_agent(char **argv)
 {
@@ -33,10 +35,16 @@ static int be_writer(char **argv)
   return manta__writer_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD, argv);
 }
 
+static int be_sink(char **argv)
+{
+  return manta__sink_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD);
+}
+
 // The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
 static int (*const parts[MANTA__ROLE_COUNT + 1])(char **argv) = {[MANTA__ROLE_AGENT] = be_agent,
                                                                  [MANTA__ROLE_BRIDGE] = be_bridge,
-                                                                 [MANTA__ROLE_WRITER] = be_writer};
+                                                                 [MANTA__ROLE_WRITER] = be_writer,
+                                                                 [MANTA__ROLE_SINK] = be_sink};
 
 static bool is_help(const char *word)
 {

@@ -86,27 +86,31 @@ static char **environment(enum manta__role role)
   return env;
 }
 
-manta_status manta__engine_start_role(enum manta__role role, char *const argv[], int *sock,
-                                      pid_t *pid, manta_error *err)
+manta_status manta__engine_spawn_role(enum manta__role role, char *const argv[], const int *fds,
+                                      int count, pid_t *pid, manta_error *err)
 {
-  int end[2];
+  manta_status st;
   char *path = manta__engine_command();
   if (!path)
     return manta_error_set(err, MANTA_ENOENT,
                            "the command \"manta\" is not found, and manta needs it to run workers\n"
                            "hint: install it, or set MANTA_BIN to its path");
-  manta_status st = manta__sock_pair(end, err);
-  if (st < 0) {
-    manta__free(path);
-    return st;
-  }
   char **env = environment(role);
   if (env)
-    st = manta__proc_spawn(pid, path, argv, env, &end[1], 1, -1, err);
+    st = manta__proc_spawn(pid, path, argv, env, fds, count, -1, err);
   else
-    st = manta_error_set(err, MANTA_ENOMEM, "no memory to start the agent");
+    st = manta_error_set(err, MANTA_ENOMEM, "no memory to start a process");
   manta__free(env);
   manta__free(path);
+  return st;
+}
+
+manta_status manta__engine_start_role(enum manta__role role, char *const argv[], int *sock,
+                                      pid_t *pid, manta_error *err)
+{
+  int end[2];
+  MANTA_TRY(manta__sock_pair(end, err));
+  manta_status st = manta__engine_spawn_role(role, argv, &end[1], 1, pid, err);
   close(end[1]);
   if (st < 0)
     close(end[0]);

@@ -102,6 +102,9 @@ char *manta__engine_command(void);
 /* Starts it in a role, as a child that speaks on *sock. */
 manta_status manta__engine_start_role(enum manta__role role, char *const argv[], int *sock,
                                       pid_t *pid, manta_error *err);
+/* The same with these descriptors, from 3 on, and no socket of its own. */
+manta_status manta__engine_spawn_role(enum manta__role role, char *const argv[], const int *fds,
+                                      int count, pid_t *pid, manta_error *err);
 /* As `end` of the table, for a child that is the engine's own. */
 int manta__engine_end(pid_t pid, bool at_once);
 

@@ -17,6 +17,7 @@
 
 #define BATCH_NS    10000000 /* rows are read at most this often */
 #define STACK_BYTES (512u << 10)
+#define MAX_SINKS   256
 
 struct manta__driver manta__drv = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                    .cond = PTHREAD_COND_INITIALIZER,
@@ -94,6 +95,16 @@ static nfds_t poll_agents(struct pollfd *p)
   return count;
 }
 
+// Those of more runs than that are looked at whenever something happens.
+static nfds_t poll_sinks(struct pollfd *p)
+{
+  nfds_t count = 0;
+  for (manta_trainer *t = drv.trainers; t && count < MAX_SINKS; t = t->next)
+    if (t->run && t->run->sink.sock >= 0)
+      p[count++] = (struct pollfd){.fd = t->run->sink.sock, .events = POLLIN};
+  return count;
+}
+
 static void wait_for_events(int64_t until)
 {
   bool batching = drv.rows_flowing;
@@ -103,9 +114,11 @@ static void wait_for_events(int64_t until)
   } else if (!arm_rings()) {
     until = 0;
   }
-  struct pollfd p[2 + MANTA_MAX_HOSTS] = {{.fd = drv.command_fd, .events = POLLIN},
-                                          {.fd = batching ? -1 : drv.ring_fd, .events = POLLIN}};
+  struct pollfd p[2 + MANTA_MAX_HOSTS + MAX_SINKS] = {
+      {.fd = drv.command_fd, .events = POLLIN},
+      {.fd = batching ? -1 : drv.ring_fd, .events = POLLIN}};
   nfds_t count = 2 + poll_agents(p + 2);
+  count += poll_sinks(p + count);
   pthread_mutex_unlock(&drv.lock);
   poll(p, count, manta__left_ms(until));
   uint64_t n;
@@ -159,6 +172,9 @@ static void forget_in_child(void)
     int fd = n->conn ? manta__conn_fd(n->conn) : -1;
     manta__fd_close(&fd);
   }
+  for (manta_trainer *t = drv.trainers; t; t = t->next)
+    if (t->run)
+      manta__sink_child_forget(&t->run->sink);
   manta__fd_close(&drv.command_fd);
   manta__fd_close(&drv.ring_fd);
 }

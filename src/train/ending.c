@@ -10,6 +10,7 @@
 #include "train/rows.h"
 #include "train/run.h"
 #include "train/say.h"
+#include "train/sinks.h"
 #include "train/trainer.h"
 
 #define SETTLE_S      600.0 /* the last checkpoint may take so long to reach the disk */
@@ -54,13 +55,13 @@ static void rest(manta_trainer *t)
 
 static void over(manta_run *r)
 {
-  r->over = true;
   rest(r->trainer);
   manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
     log_finish(r);
     manta__log_flush(r->log, NULL);
   }
+  manta__run_sinks_finish(r);
 }
 
 static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)

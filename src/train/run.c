@@ -19,6 +19,7 @@
 #include "train/muster.h"
 #include "train/rows.h"
 #include "train/say.h"
+#include "train/sinks.h"
 #include "train/trainer.h"
 
 // --- workers ------------------------------------------------------------------------------------
@@ -347,7 +348,7 @@ static void tell_revival(manta_run *r)
                   r->trainer->newest.fd >= 0 ? "the newest checkpoint" : "the start");
 }
 
-int64_t manta__run_step(manta_trainer *t, int64_t now)
+static int64_t step(manta_trainer *t, int64_t now)
 {
   manta_run *r = t->run;
   int64_t muster = manta__muster_step(t, now);
@@ -395,6 +396,13 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
     }
     }
   }
+}
+
+int64_t manta__run_step(manta_trainer *t, int64_t now)
+{
+  int64_t next = step(t, now);
+  int64_t sinks = t->run ? manta__run_sinks_step(t->run, now) : MANTA__NEVER;
+  return sinks < next ? sinks : next;
 }
 
 // --- messages -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@
  *   say.h       what it says, to the user and to run.log; screen.h: how it is shown
  *   terminal.h  a rank that has the driver's terminal
  *   results.h   return values
+ *   sinks.h     the process that takes its rows to files and servers
  */
 #ifndef MANTA_TRAIN_RUN_H
 #define MANTA_TRAIN_RUN_H
@@ -33,6 +34,7 @@
 #include "ckpt/origin.h"
 #include "event/log.h"
 #include "group/membership.h"
+#include "sink/child.h"
 #include "train/align.h"
 #include "train/exchange.h"
 #include "train/results.h"
@@ -79,6 +81,9 @@ struct manta_run {
   manta_value *result;      /* by rank of the current attempt */
   struct manta__bulk *bulk; /* … those that are large, or NULL */
   struct manta__storing storing;
+  manta_value sinks; /* a list, as in sinks.json */
+  struct manta__sink_child sink;
+  bool draining;      /* all but the sinks is done */
   bool taken;         /* … were given to the user */
   int64_t held_ns;    /* since when rows wait for a rank that lags behind; 0: none do */
   bool gaps_are_fine; /* it was waited for in vain */

@@ -19,6 +19,7 @@
 #include "train/driver.h"
 #include "train/form.h"
 #include "train/run.h"
+#include "train/sinks.h"
 #include "train/trainer.h"
 
 #define CLOSE_S 10.0
@@ -45,6 +46,7 @@ static void let_go(manta_run *r)
   int fds[] = {r->rundir, r->logs, r->job_fd};
   manta__fd_close_all(fds, 3);
   r->rundir = r->logs = r->job_fd = -1;
+  manta__sink_child_leave(&r->sink);
   manta__origin_close(&r->initial);
 }
 
@@ -58,6 +60,7 @@ static void run_free(manta_run *r)
   manta__free(r->dir);
   manta__free(r->score);
   manta_value_fini(&r->config);
+  manta_value_fini(&r->sinks);
   manta_value_fini(&r->results);
   manta__free(r);
 }
@@ -153,6 +156,7 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   if (st < 0)
     return manta_error_set(err, st, "no memory for the config");
   MANTA_TRY(collect_callbacks(r, rc, err));
+  MANTA_TRY(manta__run_sinks_collect(r, rc, err));
   set_screen(r, rc->display);
   MANTA_TRY(manta__terminal_take(r, err));
   for (size_t i = 0; i < r->callback_count; i++)
@@ -173,7 +177,7 @@ static manta_run *run_alloc(manta_trainer *t, enum purpose what)
     r->exec = what >= EXECUTE;
     r->single = what == EXECUTE_SINGLE;
     r->rundir = r->logs = r->job_fd = -1;
-    r->tty.fd = r->tty.rank = -1;
+    r->tty.fd = r->tty.rank = r->sink.sock = -1;
   }
   return r;
 }
@@ -235,6 +239,7 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
     manta__free(t->run_dir);
     t->run_dir = manta__strdup(r->dir);
     t->score_min = r->score_min;
+    manta__run_sinks_start(r);
     manta__call_start(r);
   }
   if (st == MANTA_OK && r->replayed)

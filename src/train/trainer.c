@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "ckpt/store.h"
 #include "event/rundir.h"
+#include "sink/setup.h"
 #include "sys/file.h"
 #include "sys/omp.h"
 #include "sys/sock.h"
@@ -118,6 +119,8 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
     memcpy(t->callbacks, c->callbacks, c->callback_count * sizeof *t->callbacks);
     t->callback_count = c->callback_count;
   }
+  for (size_t i = 0; i < c->sink_count; i++)
+    MANTA_TRY(manta__setup_add(&t->sinks, &c->sinks[i], err));
   return MANTA_OK;
 }
 
@@ -136,6 +139,7 @@ static void trainer_free(manta_trainer *t)
   manta__free(t->run_dir);
   manta__free(t->wids);
   manta__free(t->callbacks);
+  manta_value_fini(&t->sinks);
   manta__program_fini(&t->program);
   manta_value_fini(&t->config);
   manta_value_fini(&t->resources);

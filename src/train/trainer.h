@@ -81,6 +81,7 @@ struct manta_trainer {
   manta_value config, resources;
   manta_callbacks *callbacks;
   size_t callback_count;
+  manta_value sinks; /* a list, as in sinks.json; or nil */
   struct manta__peer *peers;
   struct manta__trainer_host *host; /* the hosts, in the order of their ranks */
   int hosts;
