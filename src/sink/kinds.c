@@ -9,7 +9,8 @@
 #include "sink/pick.h"
 #include "sys/module.h"
 
-const struct manta__sink_kind *const manta__sink_kinds[] = {&manta__sink_json, NULL};
+const struct manta__sink_kind *const manta__sink_kinds[] = {&manta__sink_json, &manta__sink_csv,
+                                                            NULL};
 
 manta_status manta__sink_find(const char *name, const struct manta__sink_kind **out,
                               manta_error *err)
