@@ -130,6 +130,15 @@ MANTA_API manta_status manta_batch_column(const manta_batch *b, int column, mant
                                           manta_error *err);
 MANTA_API manta_status manta_batch_column_named(const manta_batch *b, const char *name,
                                                 manta_column *out, manta_error *err);
+/* Makes a batch of values of the caller's, which are copied; each column says its name, its type
+ * and as many rows as the others. MANTA_EINVAL names the column that makes no sense. */
+MANTA_API manta_status manta_batch_create(manta_batch **out, const manta_column *columns, int count,
+                                          manta_error *err);
+/* Makes a batch of an Arrow array that is a record batch, or of any other as the column "value".
+ * Buffers are shared where the layout allows it. Takes the array: on success its release is NULL;
+ * on failure it is the caller's. `schema` is only looked at. */
+MANTA_API manta_status manta_batch_import(manta_batch **out, const struct ArrowSchema *schema,
+                                          struct ArrowArray *array, manta_error *err);
 /* Gives the batch as a record batch of Arrow (a struct array), without a copy: its buffers live
  * until both the batch is destroyed and what was exported is released. The caller releases both
  * structs, or hands them to a library that does. On failure neither is to be used. */
@@ -295,6 +304,54 @@ MANTA_API manta_status manta_dataset_fold(manta_dataset **out, manta_dataset *d,
 /* So many passes as one; each has an epoch of its own. 0: without end. */
 MANTA_API manta_status manta_dataset_repeat(manta_dataset **out, manta_dataset *d, int64_t times,
                                             manta_error *err);
+
+/* A function of the caller's over batches, in the place where the step is: it is called when rows
+ * are read, in the threads that read them, by several at once. */
+typedef enum manta_apply_kind {
+  MANTA_APPLY_MAP,    /* gives a row for each row, of any columns */
+  MANTA_APPLY_ADD,    /* gives columns, as long as the batch, that come beside those that are there
+                       * or in the place of those of the same name */
+  MANTA_APPLY_FILTER, /* gives the numbers of the rows that stay, rising */
+  MANTA_APPLY_ROWS    /* gives any number of rows, of any columns */
+} manta_apply_kind;
+
+/* What a function makes of a batch; all zero at first. */
+typedef struct manta_applied {
+  manta_batch *batch; /* the rows that it gives; taken, also on failure */
+  uint32_t *rows;     /* set by manta_applied_rows */
+  int64_t count;
+} manta_applied;
+
+/* FILTER: the numbers of the rows of the batch that stay, rising. ROWS: of which row of the batch
+ * each row that is given was made, not falling, so that positions are exact; without it the rows
+ * that are given count as made of those of the batch in equal shares. They are copied. */
+MANTA_API manta_status manta_applied_rows(manta_applied *a, const uint32_t *rows, int64_t count,
+                                          manta_error *err);
+
+typedef struct manta_apply_config {
+  size_t size;      /* filled by MANTA_APPLY_CONFIG_INIT */
+  const char *name; /* for messages and plans; NULL: "a function" */
+  manta_apply_kind kind;
+  int64_t batch_rows; /* of one call: so many, but for the last of a block; 0: as they come */
+  const char *const *columns;       /* that the function sees, in this order */
+  size_t column_count;              /* 0: all */
+  const struct ArrowSchema *schema; /* of what it gives; NULL: the function is called with the first
+                                     * rows to find that out. Borrowed for the call */
+  /* A failure fails what was asked for (a batch of a loader). The same rows must give the same. */
+  manta_status (*call)(void *ctx, const manta_batch *in, manta_applied *out, manta_error *err);
+  void (*close)(void *ctx); /* nobody calls it any more; NULL: nothing is to be done */
+  void *ctx;
+} manta_apply_config;
+
+#define MANTA_APPLY_CONFIG_INIT                                                                    \
+  {                                                                                                \
+    sizeof(manta_apply_config), NULL, MANTA_APPLY_MAP, 0, NULL, 0, NULL, NULL, NULL, NULL          \
+  }
+
+/* Numbers that a call gives in a narrower type than the schema says are widened; any other type is
+ * MANTA_ETYPE. On failure `close` is not called. */
+MANTA_API manta_status manta_dataset_apply(manta_dataset **out, manta_dataset *d,
+                                           const manta_apply_config *config, manta_error *err);
 
 /* --- Readers ---------------------------------------------------------------------------------- */
 

@@ -48,8 +48,13 @@ static int64_t number_of(const struct manta__segment *s, int64_t i)
 struct manta__position manta__segment_position(const struct manta__segment *s)
 {
   bool done = s->used == s->rows;
+  int64_t last = number_of(s, s->used - 1), inside = 0;
+  if (!done && number_of(s, s->used) == last)
+    while (inside < s->used && number_of(s, s->used - 1 - inside) == last)
+      inside++;
   return (struct manta__position){.pass = s->pass,
-                                  .rows = done ? s->end : number_of(s, s->used - 1) + 1,
+                                  .rows = done ? s->end : last + (inside == 0),
+                                  .inside = inside,
                                   .ticket = s->ticket[done],
                                   .before = s->before[done]};
 }
@@ -91,7 +96,8 @@ static manta_status add_part(struct manta__flow *f, struct manta__segment *s,
 
 // --- order --------------------------------------------------------------------------------------
 
-// table[place] becomes the number of the row, in the order of the parts, that goes there.
+// table[place] becomes the number of the row, in the order of the parts, that goes there: the first
+// of those that were made of one.
 static void place_rows(const struct manta__flow *f, const struct manta__segment *s, uint32_t *table)
 {
   int64_t size = s->end - s->first;
@@ -102,7 +108,9 @@ static void place_rows(const struct manta__flow *f, const struct manta__segment 
   for (int k = 0; k < s->parts; k++)
     for (int64_t i = 0; i < s->part[k].batch->rows; i++) {
       int64_t read = s->part[k].base + manta__batch_source(s->part[k].batch, i);
-      table[manta__shuffle_find(&shuffle, (uint64_t)(read - s->first))] = row++;
+      uint32_t *at = &table[manta__shuffle_find(&shuffle, (uint64_t)(read - s->first))];
+      *at = *at == NONE ? row : *at;
+      row++;
     }
 }
 
@@ -113,9 +121,14 @@ static void list_rows(struct manta__segment *s, const uint32_t *table, const uin
   for (int64_t p = 0; p < s->end - s->first; p++) {
     if (table[p] == NONE)
       continue;
-    s->place[at] = (uint32_t)p;
-    s->which[at] = part_of[table[p]];
-    s->row[at++] = table[p] - first_of[part_of[table[p]]];
+    uint32_t part = part_of[table[p]], row = table[p] - first_of[part];
+    const manta_batch *b = s->part[part].batch;
+    int64_t source = manta__batch_source(b, row);
+    for (; row < b->rows && manta__batch_source(b, row) == source; at++) {
+      s->place[at] = (uint32_t)p;
+      s->which[at] = part;
+      s->row[at] = row++;
+    }
   }
 }
 
@@ -151,9 +164,13 @@ static manta_status finish(const struct manta__flow *f, struct manta__segment *s
   s->end = f->at;
   if (f->window > 1 && s->rows)
     MANTA_TRY(mix(f, s, err));
-  if (s->pass == f->c.from.pass)
+  if (s->pass == f->c.from.pass) {
     while (s->used < s->rows && number_of(s, s->used) < f->c.from.rows)
       s->used++;
+    for (int64_t i = 0;
+         i < f->c.from.inside && s->used < s->rows && number_of(s, s->used) == f->c.from.rows; i++)
+      s->used++;
+  }
   return MANTA_OK;
 }
 

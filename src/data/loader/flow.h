@@ -9,6 +9,8 @@
  *     last window of a pass is smaller; how much is known when the pass has been read.
  * (3) A position with the block that its window begins in is found without reading what lies in
  *     front of it; without that, or with an earlier block, it is found by reading.
+ * (4) A step can make several rows of one. They have its number, come one after the other, and a
+ *     position can lie between them.
  */
 #ifndef MANTA_DATA_LOADER_FLOW_H
 #define MANTA_DATA_LOADER_FLOW_H
@@ -17,7 +19,8 @@
 
 struct manta__position {
   int64_t pass;
-  int64_t rows; /* of the files, that were handed out or left out in this pass */
+  int64_t rows;   /* of the files, that were handed out or left out in this pass */
+  int64_t inside; /* and of what a step made of the next one, so many */
   /* A block in front of it, or in which it lies: the how manieth of the pass, and how many rows of
    * the files are in front of that. */
   int64_t ticket, before;

@@ -126,6 +126,7 @@ manta_status manta__track_save(struct manta__track *t, manta_value *out, manta_e
       {"epoch", epoch},
       {"pass", at.pass},
       {"rows", at.rows},
+      {"inside", at.inside},
       {"ticket", at.ticket},
       {"before", at.before},
       {"taken", at.taken},
@@ -175,13 +176,14 @@ manta_status manta__track_read(struct manta__track *t, const manta_value *state,
 {
   struct manta__position p = {.pass = number(state, "pass"),
                               .rows = number(state, "rows"),
+                              .inside = number(state, "inside"),
                               .ticket = number(state, "ticket"),
                               .before = number(state, "before"),
                               .taken = number(state, "taken")};
   int64_t first = number(state, "epoch");
   MANTA_TRY(check_order(t, state, err));
-  if (first < 0 || p.pass < 0 || p.rows < 0 || p.taken < 0 || p.ticket < 0 || p.before < 0 ||
-      p.before > p.rows || (t->blocks && p.ticket >= t->blocks) ||
+  if (first < 0 || p.pass < 0 || p.rows < 0 || p.inside < 0 || p.taken < 0 || p.ticket < 0 ||
+      p.before < 0 || p.before > p.rows || (t->blocks && p.ticket >= t->blocks) ||
       (t->passes.times && p.pass >= t->passes.times))
     return manta_error_set(err, MANTA_EINVAL,
                            "is no position of a loader: pass %" PRId64 ", row %" PRId64

@@ -36,8 +36,10 @@ manta_status manta__dataset_create(void *out, size_t size, const struct manta__s
   d->step = step;
   d->passes = (struct manta__passes){.window = 1, .times = 1, .take = -1};
   d->inputs = inputs;
-  for (int i = 0; i < inputs; i++)
+  for (int i = 0; i < inputs; i++) {
     d->input[i] = manta__dataset_ref(input[i]);
+    d->multiplies |= input[i]->multiplies;
+  }
   if (inputs)
     inherit(d);
   manta__tally_init(&d->tally);

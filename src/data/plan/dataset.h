@@ -68,7 +68,8 @@ struct manta_dataset {
   struct manta__schema *out;
   struct manta__pool *pool; /* of the files */
   int64_t blocks;
-  uint64_t mark; /* of the source rows: another mark, another order */
+  uint64_t mark;   /* of the source rows: another mark, another order */
+  bool multiplies; /* several of its rows can have the number of one source row, in a row */
   struct manta__passes passes;
   struct manta__tally tally; /* rows: of this data set; the rest of its own files */
   manta_dataset **input;

@@ -4,7 +4,8 @@
  *
  * In front of a shuffle a limit is a place in the files: prepare() reads up to it once, and from
  * then on it is the number of a block and of a row in it. Filters from above may go through: they
- * do not move it. Behind a shuffle or a repeat it is the loader that stops.
+ * do not move it, unless a step made several rows of one, where the limit can lie between them.
+ * Behind a shuffle or a repeat it is the loader that stops.
  */
 #include <inttypes.h>
 
@@ -15,8 +16,20 @@
 struct limit_data {
   manta_dataset d;
   int64_t rows;
-  int64_t block, row; /* where it ends: rows of this block from number `row` on are behind it */
+  int64_t block, row; /* where it ends: rows of this block from number `row` on are behind it, */
+  int64_t inside;     /* but for the first so many of that number */
 };
+
+static void set_end(struct limit_data *l, const manta_batch *b, int64_t last)
+{
+  int64_t number = manta__batch_source(b, last);
+  l->row = number + 1;
+  l->inside = 0;
+  if (last + 1 == b->rows || manta__batch_source(b, last + 1) != number)
+    return;
+  for (l->row = number; last >= 0 && manta__batch_source(b, last) == number; last--)
+    l->inside++;
+}
 
 // Rows of a block until the limit is reached: then *row is the number of the first one behind it.
 static manta_status count_block(struct limit_data *l, int64_t block, const struct manta__want *want,
@@ -28,7 +41,7 @@ static manta_status count_block(struct limit_data *l, int64_t block, const struc
   MANTA_TRY(manta__dataset_scan(&s, l->d.input[0], block, want, err));
   while (*left > 0 && (st = manta__scan_next(s, &b, err)) == 1) {
     if (b->rows >= *left) {
-      l->row = manta__batch_source(b, *left - 1) + 1;
+      set_end(l, b, *left - 1);
       *left = 0;
     } else
       *left -= b->rows;
@@ -63,12 +76,14 @@ static manta_status cut_next(struct manta__scan *s, manta_batch **out, manta_err
     *out = in;
     return st;
   }
-  int64_t n = 0;
+  int64_t n = 0, end = l->row + (l->inside > 0);
   while (n < in->rows && manta__batch_source(in, n) < l->row)
     n++;
-  st = in->first >= l->row ? 0 : manta__batch_slice(out, in, 0, n, err);
-  if (st == MANTA_OK && in->first < l->row) {
-    (*out)->source_rows = l->row - in->first;
+  for (int64_t i = 0; i < l->inside && n < in->rows && manta__batch_source(in, n) == l->row; i++)
+    n++;
+  st = in->first >= end ? 0 : manta__batch_slice(out, in, 0, n, err);
+  if (st == MANTA_OK && in->first < end) {
+    (*out)->source_rows = end - in->first < in->source_rows ? end - in->first : in->source_rows;
     st = (manta_status)1;
   }
   manta_batch_destroy(in);
@@ -88,6 +103,11 @@ static manta_status scan(struct manta__scan **out, manta_dataset *d, int64_t blo
   return MANTA_OK;
 }
 
+static bool takes(const manta_dataset *d, const bool *columns)
+{
+  return !d->multiplies;
+}
+
 static manta_status explain(const manta_dataset *d, const struct manta__want *want, manta__buf *b)
 {
   return manta__buf_printf(b, "limit %" PRId64 " rows", ((const struct limit_data *)d)->rows);
@@ -95,6 +115,7 @@ static manta_status explain(const manta_dataset *d, const struct manta__want *wa
 
 static const struct manta__step step_limit = {
     .name = "limit",
+    .takes = takes,
     .prepare = prepare,
     .scan = scan,
     .explain = explain,

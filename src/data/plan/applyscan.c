@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data/plan/applyscan.c - the rows of a block through a function, call by call.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "data/plan/apply.h"
+
+struct apply_scan {
+  struct manta__scan scan;
+  manta_batch *held; /* rows that no call has had; NULL: none */
+  bool ended;        /* the input has no more */
+  bool calls;        /* somebody wants what the function gives */
+  int64_t at;        /* the number of the source row that the next batch begins with */
+  int64_t end;       /* behind the last one that was read */
+};
+
+static const struct manta__apply *apply_of(const struct apply_scan *s)
+{
+  return (const struct manta__apply *)s->scan.d;
+}
+
+static manta_status no_memory(manta_error *err)
+{
+  return manta_error_set(err, MANTA_ENOMEM, "no memory for the rows of a function");
+}
+
+// --- types --------------------------------------------------------------------------------------
+
+static manta_status wrong_type(const struct manta__apply *a, const char *name,
+                               const struct manta__type *is, const struct manta__type *was,
+                               manta_error *err)
+{
+  char text[2][MANTA__TYPE_TEXT_MAX];
+  return manta_error_set(err, MANTA_ETYPE,
+                         "%s: column \"%.128s\" is %s here, but %s by its first rows\nhint: give "
+                         "values of one type for all rows, or say the types of the columns",
+                         a->name, name, manta__type_text(is, text[0]),
+                         manta__type_text(was, text[1]));
+}
+
+static manta_status cast_tree(manta_value *out, const char *name, const char *type)
+{
+  manta_value col = {0}, word = manta_value_borrow_string("cast");
+  manta_status st = manta_value_set_list(out);
+  manta_value parts[] = {manta_value_borrow_string("col"), manta_value_borrow_string(name),
+                         manta_value_borrow_string(type)};
+  if (st == MANTA_OK && (st = manta_value_set_list(&col)) == MANTA_OK &&
+      (st = manta_value_append(&col, &parts[0])) == MANTA_OK)
+    st = manta_value_append(&col, &parts[1]);
+  if (st == MANTA_OK && (st = manta_value_append(out, &word)) == MANTA_OK &&
+      (st = manta_value_append(out, &col)) == MANTA_OK)
+    st = manta_value_append(out, &parts[2]);
+  manta_value_fini(&col);
+  return st;
+}
+
+// The column in the type that the schema says: another width of a number, or nothing but nulls.
+static manta_status cast(const struct manta__apply *a, manta_batch *in, int column,
+                         const struct manta__type *to, struct manta__column *out, manta_error *err)
+{
+  const struct manta__schema_field *f = &in->schema->field[column];
+  char text[MANTA__TYPE_TEXT_MAX];
+  struct manta__expr *e;
+  manta_value tree = {0};
+  int64_t nulls = manta__column_nulls(&in->column[column]);
+  bool numbers = f->type.kind == MANTA_KIND_NUMBER && to->kind == MANTA_KIND_NUMBER &&
+                 !f->type.ndim && !to->ndim && !f->type.logical[0] && !to->logical[0];
+  bool loses = manta__type_is_float(&f->type) && !manta__type_is_float(to);
+  if (nulls < in->rows && (!numbers || loses))
+    return wrong_type(a, f->name, &f->type, to, err);
+  manta_status st = cast_tree(&tree, f->name, manta__type_text(to, text));
+  st = st < 0 ? no_memory(err) : manta__expr_compile(&e, &tree, in->schema, err);
+  manta_value_fini(&tree);
+  MANTA_TRY(st);
+  st = manta__expr_column(e, in, out, a->d.pool, err);
+  manta__expr_destroy(e);
+  if (st == MANTA_OK && manta__column_nulls(out) != nulls) { // a number that does not fit
+    manta__column_fini(out);
+    st = wrong_type(a, f->name, &f->type, to, err);
+  }
+  return st;
+}
+
+static manta_status place_column(const struct manta__apply *a, manta_batch *given, int i,
+                                 manta_batch *out, manta_error *err)
+{
+  const struct manta__schema *all = a->d.out;
+  const char *name = given->schema->field[i].name;
+  int at = manta__schema_find(all, name);
+  if (at < 0 ||
+      (a->c.kind == MANTA_APPLY_ADD && at < a->d.input[0]->out->count && a->kept[at] >= 0))
+    return manta_error_set(err, MANTA_ETYPE,
+                           "%s gives a column \"%.128s\" that its first rows did not have", a->name,
+                           name);
+  if (!manta__type_equal(&given->schema->field[i].type, &all->field[at].type))
+    return cast(a, given, i, &all->field[at].type, &out->column[at], err);
+  manta__column_move(&out->column[at], &given->column[i]);
+  return MANTA_OK;
+}
+
+static manta_status place_columns(const struct manta__apply *a, manta_batch *given, manta_batch *in,
+                                  manta_batch *out, manta_error *err)
+{
+  int kept = 0, inputs = a->d.input[0]->out->count;
+  for (int i = 0; a->c.kind == MANTA_APPLY_ADD && i < inputs; i++)
+    if (a->kept[i] >= 0) {
+      manta__column_copy(&out->column[a->kept[i]], &in->column[i]);
+      kept++;
+    }
+  if (!given)
+    return MANTA_OK;
+  for (int i = 0; i < given->schema->count; i++)
+    MANTA_TRY(place_column(a, given, i, out, err));
+  if (given->schema->count < out->schema->count - kept)
+    return manta_error_set(err, MANTA_ETYPE,
+                           "%s gives %d columns, and %d for its first rows\nhint: give the same "
+                           "columns for all rows",
+                           a->name, given->schema->count, out->schema->count - kept);
+  return MANTA_OK;
+}
+
+// --- one call -----------------------------------------------------------------------------------
+
+// Each row of the batch was made of row of[i] of the input; NULL: in equal shares.
+static manta_status set_origin(const struct apply_scan *s, const manta_batch *in,
+                               const uint32_t *of, manta_batch *b, manta_error *err)
+{
+  struct manta__memory *m =
+      manta__memory_create(s->scan.d->pool, (size_t)b->rows * sizeof(uint32_t));
+  if (!m)
+    return no_memory(err);
+  uint32_t *to = m->data;
+  for (int64_t i = 0; i < b->rows; i++) {
+    int64_t row = of ? (int64_t)of[i] : i * in->rows / b->rows;
+    to[i] = (uint32_t)(manta__batch_source(in, row) - s->at);
+  }
+  manta__memory_unref(b->origin);
+  b->origin = m;
+  b->first = s->at;
+  b->source_rows = 0;
+  return MANTA_OK;
+}
+
+static manta_status keep_rows(const struct apply_scan *s, const manta_batch *in,
+                              const manta_applied *got, manta_batch **out, manta_error *err)
+{
+  manta_batch *b;
+  if (got->count == in->rows)
+    MANTA_TRY(manta__batch_slice(&b, in, 0, in->rows, err));
+  else
+    MANTA_TRY(manta__batch_take(&b, in, got->rows, got->count, s->scan.d->pool, err));
+  manta_status st = set_origin(s, in, got->rows, b, err);
+  if (st < 0) {
+    manta_batch_destroy(b);
+    return st;
+  }
+  *out = b;
+  return MANTA_OK;
+}
+
+static manta_status make_rows(const struct apply_scan *s, manta_batch *in, manta_applied *got,
+                              manta_batch **out, manta_error *err)
+{
+  const struct manta__apply *a = apply_of(s);
+  manta_batch *b = NULL;
+  MANTA_TRY(manta__batch_create(&b, a->d.out, got->batch ? got->batch->rows : in->rows, err));
+  manta_status st = set_origin(s, in, got->rows, b, err);
+  if (st == MANTA_OK)
+    st = place_columns(a, got->batch, in, b, err);
+  if (st < 0) {
+    manta_batch_destroy(b);
+    return st;
+  }
+  *out = b;
+  return MANTA_OK;
+}
+
+static manta_status call(struct apply_scan *s, manta_batch *in, manta_batch **out, manta_error *err)
+{
+  const struct manta__apply *a = apply_of(s);
+  manta_applied got = {0};
+  if (s->calls)
+    MANTA_TRY(manta__apply_call(a, in, &got, err));
+  manta_status st = a->c.kind == MANTA_APPLY_FILTER ? keep_rows(s, in, &got, out, err)
+                                                    : make_rows(s, in, &got, out, err);
+  manta__applied_fini(&got);
+  return st;
+}
+
+// --- rows of calls ------------------------------------------------------------------------------
+
+static manta_status hold(struct apply_scan *s, manta_batch *in, manta_error *err)
+{
+  if (!s->held) {
+    s->held = in;
+    return MANTA_OK;
+  }
+  manta_batch *both;
+  s->held->source_rows = in->first - s->held->first;
+  const manta_batch *parts[] = {s->held, in};
+  manta_status st = manta__batch_concat(&both, parts, 2, s->scan.d->pool, err);
+  manta_batch_destroy(in);
+  if (st < 0)
+    return st;
+  manta_batch_destroy(s->held);
+  s->held = both;
+  return MANTA_OK;
+}
+
+// Rows for a call, or all that there are.
+static manta_status fill(struct apply_scan *s, manta_error *err)
+{
+  int64_t most = apply_of(s)->c.batch_rows, need = most ? most : 1;
+  while (!s->ended && (!s->held || s->held->rows < need)) {
+    manta_batch *in;
+    manta_status st = manta__scan_next(s->scan.inner, &in, err);
+    if (st < 0)
+      return st;
+    s->ended = st == 0;
+    if (st == 1) {
+      s->end = in->first + in->source_rows;
+      MANTA_TRY(hold(s, in, err));
+    }
+  }
+  return MANTA_OK;
+}
+
+// Takes the rows of one call out of what is held. *shares: the next ones were made of the same
+// source row as the last of them.
+static manta_status cut(struct apply_scan *s, manta_batch **out, bool *shares, manta_error *err)
+{
+  int64_t most = apply_of(s)->c.batch_rows, rows = s->held->rows;
+  int64_t n = most && most < rows ? most : rows;
+  manta_batch *rest = NULL;
+  MANTA_TRY(manta__batch_slice(out, s->held, 0, n, err));
+  manta_status st = n < rows ? manta__batch_slice(&rest, s->held, n, rows - n, err) : MANTA_OK;
+  if (st < 0) {
+    manta_batch_destroy(*out);
+    return st;
+  }
+  *shares = rest && manta__batch_source(rest, 0) == manta__batch_source(*out, n - 1);
+  manta_batch_destroy(s->held);
+  s->held = rest;
+  return MANTA_OK;
+}
+
+static manta_status join(const struct apply_scan *s, manta_batch **all, manta_batch *more,
+                         manta_error *err)
+{
+  manta_batch *both;
+  if (!*all) {
+    *all = more;
+    return MANTA_OK;
+  }
+  const manta_batch *parts[] = {*all, more};
+  manta_status st = manta__batch_concat(&both, parts, 2, s->scan.d->pool, err);
+  manta_batch_destroy(more);
+  if (st < 0)
+    return st;
+  manta_batch_destroy(*all);
+  *all = both;
+  return MANTA_OK;
+}
+
+static manta_status call_once(struct apply_scan *s, manta_batch **all, bool *shares,
+                              manta_error *err)
+{
+  manta_batch *in = NULL, *more = NULL;
+  MANTA_TRY(fill(s, err));
+  if (!s->held || !s->held->rows)
+    return MANTA_OK;
+  MANTA_TRY(cut(s, &in, shares, err));
+  manta_status st = call(s, in, &more, err);
+  manta_batch_destroy(in);
+  return st < 0 ? st : join(s, all, more, err);
+}
+
+static manta_status apply_next(struct manta__scan *scan, manta_batch **out, manta_error *err)
+{
+  struct apply_scan *s = (struct apply_scan *)scan;
+  manta_batch *all = NULL;
+  bool shares = false;
+  manta_status st;
+  do {
+    shares = false;
+    st = call_once(s, &all, &shares, err);
+  } while (st == MANTA_OK && shares);
+  if (st == MANTA_OK && !all && s->at < s->end) // source rows of which none came here
+    st = manta__batch_create(&all, scan->d->out, 0, err);
+  if (st < 0) {
+    manta_batch_destroy(all);
+    return st;
+  }
+  if (!all)
+    return 0;
+  int64_t next = s->held && s->held->rows ? manta__batch_source(s->held, 0) : s->end;
+  all->first = s->at;
+  all->source_rows = next - s->at;
+  s->at = next;
+  *out = all;
+  return (manta_status)1;
+}
+
+static void apply_close(struct manta__scan *scan)
+{
+  manta_batch_destroy(((struct apply_scan *)scan)->held);
+}
+
+// Whether there is something to call for: rows may change, or a column that it gives is wanted.
+static bool is_wanted(const struct manta__apply *a, const bool *columns)
+{
+  if (a->c.kind == MANTA_APPLY_FILTER || a->c.kind == MANTA_APPLY_ROWS)
+    return true;
+  for (int i = 0; i < a->d.out->count; i++) {
+    bool is_kept = a->c.kind == MANTA_APPLY_ADD && i < a->d.input[0]->out->count && a->kept[i] >= 0;
+    if (columns[i] && !is_kept)
+      return true;
+  }
+  return false;
+}
+
+manta_status manta__apply_scan(struct manta__scan **out, manta_dataset *d, int64_t block,
+                               const struct manta__want *want, manta_error *err)
+{
+  struct apply_scan *s;
+  MANTA_TRY(manta__scan_over(&s, sizeof *s, d, block, want, err));
+  s->scan.next = apply_next;
+  s->scan.close = apply_close;
+  s->calls = is_wanted((const struct manta__apply *)d, want->columns);
+  *out = &s->scan;
+  return MANTA_OK;
+}
