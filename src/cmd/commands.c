@@ -44,6 +44,13 @@ static const struct manta__option logs_options[] = {
     {0}};
 static const struct manta__option ps_options[] = {
     JSON, {'v', "verbose", NULL, "a line per worker, with its pid and state"}, {0}};
+static const struct manta__option plot_options[] = {
+    {'o', "output", "FILE", "write FILE.svg or FILE.png instead of showing the plot here"},
+    {0, "rank", "N", "rows of this rank (0), or of \"all\" ranks together"},
+    {0, "x", "WHAT", "over iteration (default) or time"},
+    {0, "log", NULL, "logarithmic y axis"},
+    {0, "title", "TEXT", "above the plot, instead of the names of the runs"},
+    {0}};
 static const struct manta__option prune_options[] = {
     {0, "keep", "N", "leave the newest N runs"},
     {0, "older", "AGE", "leave runs that ended less than AGE ago: 30d, 12h, 90m"},
@@ -96,6 +103,10 @@ const struct manta__command manta__commands[] = {
      "DIR is a directory of runs; without one it is MANTA_RESULTS, or ~/manta_results. The age\n"
      "counts from a run's end.\n",
      json, 0, 1, false, manta__cmd_ls},
+    {"plot", "RUN[,RUN...] [METRIC...]", "plot the metrics of runs",
+     "Without METRIC all are plotted; those whose names end in the same word share a panel. Lost\n"
+     "workers are marked.\n" RUN_IS,
+     plot_options, 1, -1, false, manta__cmd_plot},
     {"prune", "[DIR]", "remove old runs",
      "Needs --keep, --older or both: what either would leave stays. Runs that are still\n"
      "running, belong to another user, or whose directory is a link stay as well.\n",

@@ -80,6 +80,24 @@ def test_runs_are_found_by_name_and_part() -> None:
     assert first.name in done.err, done
 
 
+def test_a_plot() -> None:
+    first, second = (run.name for run in bed.runs()[:2])
+    done = bed.manta("plot", first, COLUMNS="70")
+    assert done.code == 0 and "count" in done.out and "off" in done.out, done
+    assert "█" in done.out or "▀" in done.out, done
+    svg, png = bed.root / "a.svg", bed.root / "b.PNG"
+    words = ("plot", f"{first},{second}", "off", "--log", "--x", "time", "--rank", "all")
+    assert bed.manta(*words, "-o", svg, "--title", "A <b>").code == 0
+    assert "A &lt;b&gt;" in svg.read_text() and "time (s)" in svg.read_text()
+    modules = os.environ["MANTA_LIBDIR"]
+    assert bed.manta(*words, "-o", png, MANTA_MODULES=modules).code == 0
+    assert png.read_bytes()[1:4] == b"PNG"
+    for wrong, code in ((("-o", "x.jpg"), 2), (("-o", "no/x.svg"), 1), (("off", "nix"), 3),
+                        (("--x", "day"), 2), (("--rank", "-1"), 2)):
+        done = bed.manta("plot", first, *wrong)
+        assert done.code == code and done.err, (wrong, done)
+
+
 def test_a_run_that_goes_on() -> None:
     p = bed.counting(*LONG)
     s = bed.status()
