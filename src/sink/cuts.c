@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "event/record.h"
+#include "event/row.h"
 
 void manta__cuts_fini(struct manta__cuts *c)
 {

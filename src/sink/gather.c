@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/pack.h"
 #include "event/record.h"
+#include "event/row.h"
 
 // A packed row that waits.
 struct waiting {
