@@ -24,7 +24,7 @@
 #define RANK           "_rank"
 #define PATH_MAX_BYTES (1u << 20)
 
-struct manta__sink {
+struct csv_sink {
   const struct manta__sink_env *env;
   const char *name;
   struct manta__outfile file;
@@ -37,8 +37,9 @@ struct manta__sink {
 
 // --- opening -------------------------------------------------------------------------------------
 
-static void csv_close(manta__sink *s)
+static void csv_close(void *sink)
 {
+  struct csv_sink *s = sink;
   manta__outfile_close(&s->file);
   manta__columns_fini(&s->columns);
   manta__free(s->cell);
@@ -47,7 +48,7 @@ static void csv_close(manta__sink *s)
   manta__free(s);
 }
 
-static manta_status remember(manta__sink *s, const manta_value *memo)
+static manta_status remember(struct csv_sink *s, const manta_value *memo)
 {
   for (uint32_t i = 0; memo && memo->type == MANTA_LIST && i < memo->count; i++) {
     const char *name = manta_value_as_string(&memo->u.items[i], NULL);
@@ -57,9 +58,9 @@ static manta_status remember(manta__sink *s, const manta_value *memo)
   return MANTA_OK;
 }
 
-static manta_status csv_open(manta__sink **out, const struct manta__sink_env *env, manta_error *err)
+static manta_status csv_open(void **out, const struct manta__sink_env *env, manta_error *err)
 {
-  manta__sink *s = manta__calloc(1, sizeof *s);
+  struct csv_sink *s = manta__calloc(1, sizeof *s);
   if (!s)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a sink");
   s->env = env;
@@ -97,14 +98,14 @@ static manta_status put_text(manta__buf *b, const char *text, size_t n)
   return manta__buf_putc(b, '"');
 }
 
-static manta_status put_list(manta__sink *s, manta__buf *b, const manta_value *v)
+static manta_status put_list(struct csv_sink *s, manta__buf *b, const manta_value *v)
 {
   s->text.len = 0;
   MANTA_TRY(manta__json_append(&s->text, v, NULL));
   return put_text(b, (const char *)s->text.data, s->text.len);
 }
 
-static manta_status put_cell(manta__sink *s, manta__buf *b, const manta_value *v)
+static manta_status put_cell(struct csv_sink *s, manta__buf *b, const manta_value *v)
 {
   if (!v || v->type == MANTA_NIL)
     return MANTA_OK;
@@ -129,7 +130,7 @@ static manta_status put_names(manta__buf *b, const manta_value *names, size_t fr
 
 // --- rows ----------------------------------------------------------------------------------------
 
-static manta_status place(manta__sink *s, const char *name, const manta_value *v)
+static manta_status place(struct csv_sink *s, const char *name, const manta_value *v)
 {
   size_t at = manta__columns_find(&s->columns, name);
   if (at == MANTA__NO_COLUMN) {
@@ -155,7 +156,7 @@ static manta_status on_leaf(void *ctx, const char *name, const manta_value *v)
   return place(ctx, name, v);
 }
 
-static manta_status put_row(manta__sink *s)
+static manta_status put_row(struct csv_sink *s)
 {
   manta__buf *b = &s->file.buf;
   for (size_t i = 0; i < s->columns.names.count; i++) {
@@ -166,14 +167,14 @@ static manta_status put_row(manta__sink *s)
   return manta__buf_putc(b, '\n');
 }
 
-static manta_status put_header(manta__sink *s)
+static manta_status put_header(struct csv_sink *s)
 {
   MANTA_TRY(put_names(&s->file.buf, &s->columns.names, 0));
   return manta__buf_putc(&s->file.buf, '\n');
 }
 
 // The file gets the columns from number `had` on.
-static manta_status widen(manta__sink *s, size_t had, manta_error *err)
+static manta_status widen(struct csv_sink *s, size_t had, manta_error *err)
 {
   manta__buf more;
   manta__buf_init(&more, PATH_MAX_BYTES);
@@ -189,7 +190,7 @@ static manta_status widen(manta__sink *s, size_t had, manta_error *err)
   return st;
 }
 
-static manta_status gather_cells(manta__sink *s, const struct manta__sink_row *row,
+static manta_status gather_cells(struct csv_sink *s, const struct manta__sink_row *row,
                                  const manta_value *rank)
 {
   if (s->cell)
@@ -200,7 +201,7 @@ static manta_status gather_cells(manta__sink *s, const struct manta__sink_row *r
   return manta__leaves(&row->row, &s->path, on_leaf, s);
 }
 
-static manta_status csv_row(manta__sink *s, const struct manta__sink_row *row, bool several,
+static manta_status csv_row(struct csv_sink *s, const struct manta__sink_row *row, bool several,
                             manta_error *err)
 {
   size_t had = s->columns.names.count;
@@ -223,32 +224,37 @@ static manta_status csv_row(manta__sink *s, const struct manta__sink_row *row, b
   return st < 0 ? manta_error_set(err, st, "no memory for a row") : MANTA_OK;
 }
 
-static manta_status csv_rows(manta__sink *s, const struct manta__sink_rows *rows, manta_error *err)
+static manta_status csv_rows(void *sink, const struct manta__sink_rows *rows, manta_error *err)
 {
+  struct csv_sink *s = sink;
   MANTA_TRY(manta__outfile_room(&s->file, err));
   for (int i = 0; i < rows->count; i++)
     MANTA_TRY(csv_row(s, &rows->row[i], rows->several, err));
   return MANTA_OK;
 }
 
-static manta_status csv_flush(manta__sink *s, manta_error *err)
+static manta_status csv_flush(void *sink, manta_error *err)
 {
+  struct csv_sink *s = sink;
   return manta__outfile_flush(&s->file, err);
 }
 
-static void csv_mark(const manta__sink *s, struct manta__sink_mark *out)
+static void csv_mark(const void *sink, struct manta__sink_mark *out)
 {
+  const struct csv_sink *s = sink;
   struct manta__outfile_mark m = manta__outfile_mark(&s->file);
   *out = (struct manta__sink_mark){{m.size, m.hash, 0, 0}};
 }
 
-static manta_status csv_back(manta__sink *s, const struct manta__sink_mark *m, manta_error *err)
+static manta_status csv_back(void *sink, const struct manta__sink_mark *m, manta_error *err)
 {
+  struct csv_sink *s = sink;
   return manta__outfile_back(&s->file, (struct manta__outfile_mark){m->word[0], m->word[1]}, err);
 }
 
-static const manta_value *csv_memo(manta__sink *s, bool *changed, bool *void_marks)
+static const manta_value *csv_memo(void *sink, bool *changed, bool *void_marks)
 {
+  struct csv_sink *s = sink;
   *changed = s->memo_changed;
   *void_marks = s->widened;
   s->memo_changed = s->widened = false;

@@ -44,7 +44,7 @@ struct manta__sink_feed {
   struct manta__sink_state state;
   struct manta__cuts cuts;
   manta__log_follow *follow;
-  manta__sink *sink;
+  void *sink;
   pthread_t thread;
   int wake; // eventfd: the end was set
   int outdir;

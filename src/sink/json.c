@@ -19,7 +19,7 @@
 #define FILENAME "results.json"
 #define PARAMS   "params.json"
 
-struct manta__sink {
+struct json_sink {
   const struct manta__sink_env *env;
   struct manta__outfile array, lines;
   bool told_nan;
@@ -48,19 +48,19 @@ static void name_lines(char *out, size_t size, const char *name)
   snprintf(out, size, "%s%s", name, json ? "l" : ".jsonl");
 }
 
-static void json_close(manta__sink *s)
+static void json_close(void *sink)
 {
+  struct json_sink *s = sink;
   manta__outfile_close(&s->array);
   manta__outfile_close(&s->lines);
   manta__free(s);
 }
 
-static manta_status json_open(manta__sink **out, const struct manta__sink_env *env,
-                              manta_error *err)
+static manta_status json_open(void **out, const struct manta__sink_env *env, manta_error *err)
 {
   char lines[256];
   const char *name = manta_value_as_string(manta_value_get(env->options, "filename"), FILENAME);
-  manta__sink *s = manta__calloc(1, sizeof *s);
+  struct json_sink *s = manta__calloc(1, sizeof *s);
   if (!s)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a sink");
   s->env = env;
@@ -78,7 +78,7 @@ static manta_status json_open(manta__sink **out, const struct manta__sink_env *e
   return st;
 }
 
-static void tell_nan(manta__sink *s, int64_t iteration)
+static void tell_nan(struct json_sink *s, int64_t iteration)
 {
   char text[160];
   if (!s->told_nan)
@@ -102,7 +102,7 @@ static manta_status put_rows(manta__buf *b, const struct manta__sink_rows *rows,
 }
 
 // The same text goes to both files; only what separates iterations differs.
-static manta_status put(manta__sink *s, const struct manta__sink_rows *rows, bool *lossy)
+static manta_status put(struct json_sink *s, const struct manta__sink_rows *rows, bool *lossy)
 {
   manta__buf *lines = &s->lines.buf, *array = &s->array.buf;
   size_t from = lines->len;
@@ -112,8 +112,9 @@ static manta_status put(manta__sink *s, const struct manta__sink_rows *rows, boo
   return manta__buf_append(array, lines->data + from, lines->len - from - 1);
 }
 
-static manta_status json_rows(manta__sink *s, const struct manta__sink_rows *rows, manta_error *err)
+static manta_status json_rows(void *sink, const struct manta__sink_rows *rows, manta_error *err)
 {
+  struct json_sink *s = sink;
   bool lossy = false;
   MANTA_TRY(manta__outfile_room(&s->array, err));
   MANTA_TRY(manta__outfile_room(&s->lines, err));
@@ -126,20 +127,23 @@ static manta_status json_rows(manta__sink *s, const struct manta__sink_rows *row
   return MANTA_OK;
 }
 
-static manta_status json_flush(manta__sink *s, manta_error *err)
+static manta_status json_flush(void *sink, manta_error *err)
 {
+  struct json_sink *s = sink;
   MANTA_TRY(manta__outfile_flush(&s->lines, err));
   return manta__outfile_flush(&s->array, err);
 }
 
-static void json_mark(const manta__sink *s, struct manta__sink_mark *out)
+static void json_mark(const void *sink, struct manta__sink_mark *out)
 {
+  const struct json_sink *s = sink;
   struct manta__outfile_mark a = manta__outfile_mark(&s->array), l = manta__outfile_mark(&s->lines);
   *out = (struct manta__sink_mark){{a.size, a.hash, l.size, l.hash}};
 }
 
-static manta_status json_back(manta__sink *s, const struct manta__sink_mark *m, manta_error *err)
+static manta_status json_back(void *sink, const struct manta__sink_mark *m, manta_error *err)
 {
+  struct json_sink *s = sink;
   MANTA_TRY(
       manta__outfile_back(&s->array, (struct manta__outfile_mark){m->word[0], m->word[1]}, err));
   return manta__outfile_back(&s->lines, (struct manta__outfile_mark){m->word[2], m->word[3]}, err);

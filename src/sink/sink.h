@@ -70,8 +70,7 @@ struct manta__sink_env {
   void (*warn)(const struct manta__sink_env *env, const char *text);
 };
 
-typedef struct manta__sink manta__sink; /* each kind has its own */
-
+/* The first argument of all but check and open is what open gave. */
 struct manta__sink_kind {
   const char *name;
   const char *help;
@@ -84,23 +83,23 @@ struct manta__sink_kind {
   const char *later; /* a command that sends what was not sent, "manta mlflow push"; may be NULL */
   /* In the driver, before the run begins: whether the options make sense. May be NULL. */
   manta_status (*check)(const manta_value *options, manta_error *err);
-  manta_status (*open)(manta__sink **out, const struct manta__sink_env *env, manta_error *err);
-  manta_status (*rows)(manta__sink *s, const struct manta__sink_rows *rows, manta_error *err);
+  manta_status (*open)(void **out, const struct manta__sink_env *env, manta_error *err);
+  manta_status (*rows)(void *s, const struct manta__sink_rows *rows, manta_error *err);
   /* NULL: rewinds do not matter to it, or it cuts. */
-  manta_status (*rewound)(manta__sink *s, int64_t to, int64_t wall_ns, manta_error *err);
+  manta_status (*rewound)(void *s, int64_t to, int64_t wall_ns, manta_error *err);
   /* Every other record of the log: checkpoints, losses, notes, the end. payload: a map. May be
    * NULL. */
-  manta_status (*event)(manta__sink *s, const struct manta__record *head,
-                        const manta_value *payload, manta_error *err);
-  manta_status (*flush)(manta__sink *s, manta_error *err);
-  void (*mark)(const manta__sink *s, struct manta__sink_mark *out);
+  manta_status (*event)(void *s, const struct manta__record *head, const manta_value *payload,
+                        manta_error *err);
+  manta_status (*flush)(void *s, manta_error *err);
+  void (*mark)(const void *s, struct manta__sink_mark *out);
   /* MANTA_ECORRUPT: what is there is not what the mark is of; it is then taken back to {0}. */
-  manta_status (*back)(manta__sink *s, const struct manta__sink_mark *m, manta_error *err);
+  manta_status (*back)(void *s, const struct manta__sink_mark *m, manta_error *err);
   /* What an opened sink is to know in another process, besides its mark: the id of a run on a
    * server, columns. *changed: it must be kept before anything else happens, and every older
    * bookmark but the beginning is void if it is `void_marks`. May be NULL. */
-  const manta_value *(*memo)(manta__sink *s, bool *changed, bool *void_marks);
-  void (*close)(manta__sink *s);
+  const manta_value *(*memo)(void *s, bool *changed, bool *void_marks);
+  void (*close)(void *s);
 };
 
 /* --- kinds.c: the kinds there are --- */

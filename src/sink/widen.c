@@ -13,7 +13,7 @@
 #define CHUNK (256u << 10)
 
 // A copy under way.
-struct copy {
+struct widening {
   int from, to;
   int64_t at, size; // in the old file
   int64_t wrote;
@@ -24,7 +24,7 @@ struct copy {
 };
 
 // Behind a row, before the end of its line.
-static manta_status put_cells(struct copy *c)
+static manta_status put_cells(struct widening *c)
 {
   if (c->header) {
     c->header = false;
@@ -35,7 +35,7 @@ static manta_status put_cells(struct copy *c)
   return MANTA_OK;
 }
 
-static manta_status put_piece(struct copy *c, const char *p, size_t n)
+static manta_status put_piece(struct widening *c, const char *p, size_t n)
 {
   size_t from = 0;
   for (size_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ static manta_status put_piece(struct copy *c, const char *p, size_t n)
   return manta__buf_append(&c->out, p + from, n - from);
 }
 
-static manta_status copy_piece(struct copy *c, char *piece, manta_error *err)
+static manta_status copy_piece(struct widening *c, char *piece, manta_error *err)
 {
   int64_t left = c->size - c->at;
   ssize_t n = pread(c->from, piece, left < (int64_t)CHUNK ? (size_t)left : CHUNK, c->at);
@@ -66,7 +66,7 @@ static manta_status copy_piece(struct copy *c, char *piece, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status copy_all(struct copy *c, manta_error *err)
+static manta_status copy_all(struct widening *c, manta_error *err)
 {
   char *piece = manta__malloc(CHUNK);
   manta_status st = piece ? MANTA_OK : manta_error_set(err, MANTA_ENOMEM, "no memory");
@@ -80,7 +80,7 @@ manta_status manta__widen(struct manta__outfile *o, int dirfd, const char *names
                           size_t count, manta_error *err)
 {
   char temp[sizeof o->name + 8];
-  struct copy c = {
+  struct widening c = {
       .from = o->fd, .size = o->size, .header = true, .names = names, .len = len, .count = count};
   snprintf(temp, sizeof temp, "%s.wider", o->name);
   c.to = openat(dirfd, temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);

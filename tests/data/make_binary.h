@@ -6,7 +6,7 @@
 #define MANTA_TEST_MAKE_BINARY_H
 
 #include "base/buf.h"
-#include "data/binary/crc.h"
+#include "base/crc.h"
 #include "files.h"
 
 static inline void put(manta__buf *b, const void *p, size_t n)

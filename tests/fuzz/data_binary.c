@@ -5,7 +5,7 @@
  */
 #include <manta/manta.h>
 
-#include "data/binary/crc.h"
+#include "base/crc.h"
 #include "data_memory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc.h"
 #include "base/utf8.h"
-#include "data/binary/crc.h"
 
 #define SCRATCH (256u << 10)
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/binary/crc.h"
+#include "base/crc.h"
 
 #define WINDOW ((size_t)256 << 10)
 #define FRAME  MANTA__RECORD_FRAME

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/binary/crc.h - the two checksums of file formats: CRC-32 (zip) and CRC-32C (TFRecord).
+ * base/crc.h - the two checksums of file formats: CRC-32 (zip) and CRC-32C (TFRecord).
  */
-#ifndef MANTA_DATA_BINARY_CRC_H
-#define MANTA_DATA_BINARY_CRC_H
+#ifndef MANTA_BASE_CRC_H
+#define MANTA_BASE_CRC_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/binary/crc.c - eight bytes at a time by eight tables; CRC-32C by its instruction where the
+ * base/crc.c - eight bytes at a time by eight tables; CRC-32C by its instruction where the
  * CPU has one.
  */
-#include "data/binary/crc.h"
+#include "base/crc.h"
 
 #include <pthread.h>
 #include <stdbool.h>
