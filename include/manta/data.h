@@ -382,7 +382,9 @@ MANTA_API manta_status manta_reader_export(manta_reader *r, struct ArrowArrayStr
  * (3) A position counts rows of the files, before filters. From any position, with any number of
  *     ranks, the rows that follow are the same, each row of the epoch once.
  * (4) Threads parse blocks ahead of their use. What was parsed and not given out yet has at most
- *     memory_limit bytes; a window of a shuffle that does not fit is MANTA_ETOOBIG. */
+ *     memory_limit bytes; a window of a shuffle that does not fit is MANTA_ETOOBIG.
+ * (5) Blocks stay in memory until the data set is closed, as far as they fit into memory_limit: the
+ *     next epoch, and other loaders of the data set, need not parse them. */
 
 typedef enum manta_tail {
   MANTA_TAIL_SHORT, /* the last batch is smaller; the part of a rank may have no rows */

@@ -502,6 +502,95 @@ static void positions_of_other_data_are_refused(void **state)
   manta_dataset_close(other);
 }
 
+// --- blocks that are kept -----------------------------------------------------------------------
+
+static int64_t bytes_read(const manta_dataset *d)
+{
+  manta_data_stats s;
+  manta_dataset_stats(d, &s);
+  return s.bytes;
+}
+
+static void read_to_the_end(manta_loader *l)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_batch *b;
+  manta_status st;
+  while ((st = manta_loader_next(l, &b, &err)) == 1)
+    manta_batch_destroy(b);
+  assert_ok(st, &err);
+}
+
+// Bytes that two epochs of a set of some megabytes read, in units of one epoch.
+static int64_t epochs_read(size_t limit, bool reopen)
+{
+  manta_dataset *d = numbered_open(dir, "wide", 4, 40000, 1 << 18);
+  manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  c.batch_rows = 1000;
+  c.memory_limit = limit;
+  c.threads = 2;
+  manta_loader *l = open_loader(d, &c);
+  read_to_the_end(l);
+  int64_t once = bytes_read(d);
+  if (reopen) {
+    manta_loader_close(l);
+    c.epoch = 1;
+    l = open_loader(d, &c);
+  } else {
+    assert_ok(manta_loader_begin(l, 1, &err), &err);
+  }
+  read_to_the_end(l);
+  int64_t twice = bytes_read(d);
+  manta_loader_close(l);
+  manta_dataset_close(d);
+  assert_true(once > 1 << 20);
+  return (twice + once / 2) / once;
+}
+
+static void a_second_epoch_that_fits_parses_nothing(void **state)
+{
+  assert_int_equal(epochs_read(64 << 20, false), 1);
+  assert_int_equal(epochs_read(64 << 20, true), 1);
+  assert_int_equal(epochs_read(1 << 20, false), 2);
+}
+
+// Three ranks in step, far less memory than data: what one has parsed the others take.
+static void ranks_parse_a_block_once(void **state)
+{
+  manta_dataset *d = numbered_open(dir, "wide", 6, 40000, 1 << 17), *alone;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_loader *l[3];
+  manta_batch *b;
+  manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
+  c.batch_rows = 3000;
+  c.threads = 1;
+  c.memory_limit = 3 << 20;
+  c.ranks = 3;
+  for (c.rank = 0; c.rank < 3; c.rank++)
+    l[c.rank] = open_loader(d, &c);
+  for (int ended = 0; !ended;)
+    for (int r = 0; r < 3; r++) {
+      manta_status st = manta_loader_next(l[r], &b, &err);
+      assert_ok(st, &err);
+      if (st == 1)
+        manta_batch_destroy(b);
+      ended += st == 0;
+    }
+  int64_t shared = bytes_read(d);
+  for (int r = 0; r < 3; r++)
+    manta_loader_close(l[r]);
+  manta_dataset_close(d);
+  alone = numbered_open(dir, "wide", 6, 40000, 1 << 17);
+  l[0] = open_loader(alone, NULL);
+  read_to_the_end(l[0]);
+  int64_t once = bytes_read(alone);
+  manta_loader_close(l[0]);
+  manta_dataset_close(alone);
+  assert_true(once > (int64_t)c.memory_limit);
+  assert_in_range(shared, once, once + once / 2); // two of three would read it twice
+}
+
 // --- memory and failures ------------------------------------------------------------------------
 
 // 4 MiB of columns in 64 blocks, and a limit of 1 MiB.
@@ -662,6 +751,8 @@ int main(void)
       cmocka_unit_test(a_mark_is_what_is_saved),
       cmocka_unit_test(epochs_begin_again),
       cmocka_unit_test(positions_of_other_data_are_refused),
+      cmocka_unit_test(a_second_epoch_that_fits_parses_nothing),
+      cmocka_unit_test(ranks_parse_a_block_once),
       cmocka_unit_test(memory_is_bounded),
       cmocka_unit_test(failures_come_in_order),
       cmocka_unit_test(loaders_survive_without_memory),

@@ -70,6 +70,19 @@ manta_status manta_batch_column_named(const manta_batch *b, const char *name, ma
 
 // --- new batches --------------------------------------------------------------------------------
 
+manta_status manta__batch_copy(manta_batch **out, const manta_batch *in, manta_error *err)
+{
+  manta_batch *b = NULL;
+  MANTA_TRY(manta__batch_create(&b, in->schema, in->rows, err));
+  for (int i = 0; i < in->schema->count; i++)
+    manta__column_copy(&b->column[i], &in->column[i]);
+  b->first = in->first;
+  b->source_rows = in->source_rows;
+  b->origin = manta__memory_ref(in->origin);
+  *out = b;
+  return MANTA_OK;
+}
+
 manta_status manta__batch_slice(manta_batch **out, const manta_batch *in, int64_t from, int64_t n,
                                 manta_error *err)
 {

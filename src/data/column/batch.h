@@ -43,6 +43,8 @@ static inline bool manta__batch_has(const manta_batch *b, int i)
 
 /* New batches that share what they can; `in` stays as it was. */
 
+/* All of it. */
+manta_status manta__batch_copy(manta_batch **out, const manta_batch *in, manta_error *err);
 /* n rows from `from` on. */
 manta_status manta__batch_slice(manta_batch **out, const manta_batch *in, int64_t from, int64_t n,
                                 manta_error *err);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "data/loader/cache.h"
 #include "sys/thread.h"
 
 #define STACK_BYTES ((size_t)1 << 20)
@@ -24,6 +25,7 @@ struct manta__feed {
   struct manta__feed_config c;
   int64_t blocks;
   bool *columns; /* all */
+  struct manta__cache *cache;
   pthread_mutex_t lock;
   pthread_cond_t ready; /* for the receiver: the slot of its ticket has something */
   pthread_cond_t wake;  /* for threads: there is room, or a slot, or it is another's ticket */
@@ -32,7 +34,7 @@ struct manta__feed {
   int64_t ticket; /* of the receiver */
   int64_t begun;  /* tickets that were taken by threads */
   size_t bytes;
-  bool stops;
+  _Atomic bool stops;
   struct manta__feed_times times;
   pthread_t *thread;
 };
@@ -72,7 +74,16 @@ static size_t bytes_of(const manta_batch *b)
 
 static bool may_parse(struct manta__feed *f, int64_t ticket)
 {
-  return f->bytes < f->c.room || (ticket == f->ticket && !slot_of(f, ticket)->first);
+  size_t room = f->c.room / (size_t)manta__cache_feeds(f->cache);
+  return f->bytes < room || (ticket == f->ticket && !slot_of(f, ticket)->first);
+}
+
+static bool has_room(struct manta__feed *f, int64_t ticket)
+{
+  pthread_mutex_lock(&f->lock);
+  bool room = may_parse(f, ticket);
+  pthread_mutex_unlock(&f->lock);
+  return room;
 }
 
 // Until there is room for another batch of this ticket. False: the feed stops.
@@ -88,19 +99,27 @@ static bool wait_for_room(struct manta__feed *f, int64_t ticket)
   return goes;
 }
 
-static void put(struct manta__feed *f, int64_t ticket, struct feed_item *item, int64_t took)
+static manta_status put(struct manta__feed *f, int64_t ticket, manta_batch *b, size_t bytes,
+                        manta_error *err)
 {
   struct feed_slot *s = slot_of(f, ticket);
+  struct feed_item *item = manta__calloc(1, sizeof *item);
+  if (!item) {
+    manta_batch_destroy(b);
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a batch");
+  }
+  *item = (struct feed_item){.batch = b, .bytes = bytes};
+  manta__cache_charge(f->cache, (int64_t)bytes);
   pthread_mutex_lock(&f->lock);
   *s->last = item;
   s->last = &item->next;
-  f->bytes += item->bytes;
-  f->times.parse += took;
+  f->bytes += bytes;
   if ((int64_t)f->bytes > f->times.bytes_max)
     f->times.bytes_max = (int64_t)f->bytes;
   if (ticket == f->ticket)
     pthread_cond_signal(&f->ready);
   pthread_mutex_unlock(&f->lock);
+  return (manta_status)1;
 }
 
 static void finish(struct manta__feed *f, int64_t ticket, manta_status st, const manta_error *err)
@@ -115,41 +134,112 @@ static void finish(struct manta__feed *f, int64_t ticket, manta_status st, const
   pthread_mutex_unlock(&f->lock);
 }
 
-static manta_status parse_one(struct manta__feed *f, struct manta__scan *scan, int64_t ticket,
+/* A block on its way from its scan, or from another feed's, to the receiver. */
+struct feed_block {
+  int64_t ticket;
+  struct manta__cached *shared; /* NULL: nobody else sees it */
+  int filled, put;              /* batches that we parsed into it, and that the receiver has */
+  struct manta__scan *scan;     /* NULL: another feed parses it */
+  manta_batch *left;            /* parsed, and there was no room for it; NULL: none */
+};
+
+static manta_status parse_one(struct manta__feed *f, struct manta__scan *scan, manta_batch **out,
                               manta_error *err)
 {
-  manta_batch *b;
   int64_t from = manta__now();
-  manta_status st = manta__scan_next(scan, &b, err);
-  if (st != 1)
-    return st;
-  struct feed_item *item = manta__calloc(1, sizeof *item);
-  if (!item) {
-    manta_batch_destroy(b);
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a batch");
+  manta_status st = manta__scan_next(scan, out, err);
+  pthread_mutex_lock(&f->lock);
+  f->times.parse += manta__now() - from;
+  pthread_mutex_unlock(&f->lock);
+  return st;
+}
+
+static manta_status begin_scan(struct manta__feed *f, struct feed_block *b, manta_error *err)
+{
+  struct manta__want want = {f->columns, NULL};
+  return manta__dataset_scan(&b->scan, f->c.dataset, block_of(f, b->ticket), &want, err);
+}
+
+// The receiver gets what the block has from b->put on. 0: that was all; 1: the block was given up.
+// Without `waits`: what there is room for; 0.
+static manta_status hand_over(struct manta__feed *f, struct feed_block *b, bool waits,
+                              manta_error *err)
+{
+  for (;; b->put++) {
+    manta_batch *batch;
+    size_t bytes;
+    if (!waits && (b->put == b->filled || !has_room(f, b->ticket)))
+      return MANTA_OK;
+    if (waits && !wait_for_room(f, b->ticket))
+      return MANTA_OK;
+    manta_status st = manta__cached_next(b->shared, b->put, &f->stops, &batch, &bytes);
+    if (st == MANTA_ESTATE)
+      return (manta_status)1;
+    if (st != 1)
+      return st < 0 ? manta_error_set(err, st, "no memory for a batch") : st;
+    MANTA_TRY(put(f, b->ticket, batch, bytes, err));
   }
-  item->batch = b;
-  item->bytes = bytes_of(b);
-  put(f, ticket, item, manta__now() - from);
-  return (manta_status)1;
+}
+
+// Parses for all feeds, without a wait. 1: there was no room for b->left.
+static manta_status fill(struct manta__feed *f, struct feed_block *b, manta_error *err)
+{
+  manta_status st = begin_scan(f, b, err);
+  while (st >= 0 && (st = parse_one(f, b->scan, &b->left, err)) == 1) {
+    if (f->stops || !manta__cached_add(b->shared, b->left, bytes_of(b->left)))
+      break;
+    manta_batch_destroy(b->left);
+    b->left = NULL;
+    b->filled++;
+    st = hand_over(f, b, false, err);
+  }
+  manta__cached_end(b->shared, st == 0);
+  return st;
+}
+
+// Parses for ourselves; what was had from others comes first in the scan, and is passed over.
+static manta_status parse_rest(struct manta__feed *f, struct feed_block *b, manta_error *err)
+{
+  manta_status st = MANTA_OK;
+  int skip = b->scan ? 0 : b->put;
+  if (!b->scan)
+    MANTA_TRY(begin_scan(f, b, err));
+  while (!f->stops) {
+    manta_batch *batch = b->left;
+    b->left = NULL;
+    if (!batch && (st = parse_one(f, b->scan, &batch, err)) != 1)
+      return st;
+    if (skip-- > 0 || !wait_for_room(f, b->ticket))
+      manta_batch_destroy(batch);
+    else
+      MANTA_TRY(put(f, b->ticket, batch, bytes_of(batch), err));
+  }
+  return MANTA_OK;
+}
+
+static manta_status give_block(struct manta__feed *f, struct feed_block *b, manta_error *err)
+{
+  manta_status filled = MANTA_OK;
+  if (manta__cache_take(f->cache, block_of(f, b->ticket), &b->shared) && b->shared)
+    filled = fill(f, b, err);
+  if (b->shared) {
+    manta_status st = hand_over(f, b, true, filled < 0 ? NULL : err);
+    manta__cached_drop(b->shared);
+    if (st != 1 || filled < 0)
+      return filled < 0 ? filled : st;
+  }
+  return parse_rest(f, b, err);
 }
 
 static void parse_block(struct manta__feed *f, int64_t ticket)
 {
-  struct manta__want want = {f->columns, NULL};
-  struct manta__scan *scan;
+  struct feed_block b = {.ticket = ticket};
   manta_error err = MANTA_ERROR_INIT;
   if (!wait_for_room(f, ticket)) // the first batch is in the buffers of the scan soon
     return;
-  manta_status st = manta__dataset_scan(&scan, f->c.dataset, block_of(f, ticket), &want, &err);
-  if (st < 0) {
-    finish(f, ticket, st, &err);
-    return;
-  }
-  do
-    st = parse_one(f, scan, ticket, &err);
-  while (st == 1 && wait_for_room(f, ticket));
-  manta__scan_close(scan);
+  manta_status st = give_block(f, &b, &err);
+  manta__scan_close(b.scan);
+  manta_batch_destroy(b.left);
   finish(f, ticket, st, &err);
 }
 
@@ -220,6 +310,7 @@ void manta__feed_drop(struct manta__feed *f, size_t bytes)
   f->bytes -= bytes;
   pthread_cond_broadcast(&f->wake);
   pthread_mutex_unlock(&f->lock);
+  manta__cache_charge(f->cache, -(int64_t)bytes);
 }
 
 void manta__feed_add_times(struct manta__feed *f, struct manta__feed_times *to)
@@ -242,10 +333,15 @@ void manta__feed_close(struct manta__feed *f)
   f->stops = true;
   pthread_cond_broadcast(&f->wake);
   pthread_mutex_unlock(&f->lock);
+  manta__cache_wake();
   for (int i = 0; i < f->running; i++)
     pthread_join(f->thread[i], NULL);
   for (int i = 0; f->slot && i < f->slots; i++)
     empty_slot(&f->slot[i]);
+  if (f->cache) {
+    manta__cache_charge(f->cache, -(int64_t)f->bytes);
+    manta__cache_leave(f->cache);
+  }
   pthread_cond_destroy(&f->ready);
   pthread_cond_destroy(&f->wake);
   pthread_mutex_destroy(&f->lock);
@@ -259,9 +355,10 @@ static manta_status start(struct manta__feed *f, manta_error *err)
 {
   f->slots = 2 * f->c.threads + 2;
   f->columns = manta__columns_flags(f->c.dataset, true);
+  f->cache = manta__cache_join(f->c.dataset, f->c.limit);
   f->slot = manta__calloc((size_t)f->slots, sizeof *f->slot);
   f->thread = manta__calloc((size_t)f->c.threads, sizeof *f->thread);
-  if (!f->columns || !f->slot || !f->thread)
+  if (!f->columns || !f->cache || !f->slot || !f->thread)
     return manta_error_set(err, MANTA_ENOMEM, "no memory to read a data set");
   for (int i = 0; i < f->slots; i++)
     empty_slot(&f->slot[i]);

@@ -6,9 +6,9 @@
  *     A failure comes where the rows would have come.
  * (2) A ticket is the number of a block in that order, over all passes: ticket t is the block that
  *     is number t % blocks in pass t / blocks.
- * (3) What was parsed and is still held has at most `room` bytes. Only the thread whose ticket is
- *     next may go beyond, by one batch at a time, if nothing of it is waiting: it is what all wait
- *     for.
+ * (3) What was parsed and is still held has at most `room` bytes, over all feeds of the data set.
+ *     Only the thread whose ticket is next may go beyond, by one batch at a time, if nothing of it
+ *     is waiting: it is what all wait for.
  */
 #ifndef MANTA_DATA_LOADER_FEED_H
 #define MANTA_DATA_LOADER_FEED_H
@@ -25,6 +25,7 @@ struct manta__feed_config {
   int64_t ticket;         /* that it begins with */
   int threads;
   size_t room;
+  size_t limit; /* with what stays for other feeds and epochs (loader/cache.h) */
 };
 
 /* A batch that a feed gives. */

@@ -359,7 +359,8 @@ manta_status manta__flow_open(struct manta__flow **out, const struct manta__flow
                                     .passes = c->passes,
                                     .ticket = c->from.pass * f->blocks + c->from.ticket,
                                     .threads = c->threads,
-                                    .room = c->memory_limit / 2};
+                                    .room = c->memory_limit / 2,
+                                    .limit = c->memory_limit};
   manta_status st = manta__feed_open(&f->feed, &feed, err);
   if (st < 0) {
     manta__free(f);

@@ -58,6 +58,8 @@ void manta__dataset_unref(manta_dataset *d)
 {
   if (!d || atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) > 1)
     return;
+  if (d->cache)
+    d->drop_cache(d->cache);
   if (d->step->fini)
     d->step->fini(d);
   for (int i = 0; i < d->inputs; i++)

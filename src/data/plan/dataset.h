@@ -76,6 +76,8 @@ struct manta_dataset {
   int inputs;
   pthread_mutex_t lock;
   bool prepared;
+  void *cache; /* parsed blocks of a loader's (loader/cache.h), or NULL, and what frees them */
+  void (*drop_cache)(void *cache);
 };
 
 /* --- making --- */
