@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 struct add_data {
   manta_dataset d;
@@ -108,13 +108,32 @@ static void fini(manta_dataset *d)
   manta_value_fini(&((struct add_data *)d)->tree);
 }
 
-static const struct manta__step step_add = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  const struct add_data *a = (const struct add_data *)d;
+  MANTA_TRY(manta_value_put_string(to, "name", d->out->field[a->at].name));
+  return manta__plan_put_copy(to, "tree", &a->tree);
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  const manta_value *tree = manta_value_get(from, "tree");
+  const char *name = manta_value_as_string(manta_value_get(from, "name"), NULL);
+  if (inputs != 1 || !tree || !name)
+    return manta__plan_malformed(err);
+  return manta_dataset_add(out, in[0], name, tree, err);
+}
+
+const struct manta__step manta__step_add = {
     .name = "add",
     .takes = takes,
     .ask = ask,
     .scan = scan,
     .explain = explain,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 // --- making -------------------------------------------------------------------------------------
@@ -147,7 +166,7 @@ manta_status manta_dataset_add(manta_dataset **out, manta_dataset *d, const char
                                const manta_value *expression, manta_error *err)
 {
   struct add_data *a;
-  MANTA_TRY(manta__dataset_create(&a, sizeof *a, &step_add, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&a, sizeof *a, &manta__step_add, &d, 1, err));
   manta_status st = manta_value_copy(&a->tree, expression);
   st =
       st < 0 ? manta_error_set(err, st, "no memory for an expression") : widen_schema(a, name, err);

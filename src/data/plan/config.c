@@ -59,8 +59,19 @@ static manta_status check(const manta_data_config *c, manta_error *err)
   return MANTA_OK;
 }
 
+// The caller's text may be gone when a file is opened.
+static const char *own_name(const char *compression)
+{
+  static const char *const names[] = {"none", "gzip", "zstd"};
+  for (size_t i = 0; compression && i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i], compression))
+      return names[i];
+  return NULL;
+}
+
 static void fill_in(manta_data_config *c)
 {
+  c->compression = own_name(c->compression);
   c->batch_rows = c->batch_rows ? c->batch_rows : BATCH_ROWS;
   c->batch_bytes = c->batch_bytes ? c->batch_bytes : BATCH_BYTES;
   c->block_bytes = c->block_bytes ? c->block_bytes : BLOCK_BYTES;

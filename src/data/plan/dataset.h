@@ -59,6 +59,11 @@ struct manta__step {
   const char *(*file)(const manta_dataset *d, int64_t block);
   /* Frees what is its own. NULL: nothing. */
   void (*fini)(manta_dataset *d);
+  /* What it is made of again in another process (plan/pack.h): puts that into a map, and makes it
+   * of that map and the inputs. NULL: it cannot be sent. */
+  manta_status (*pack)(const manta_dataset *d, manta_value *to, manta_error *err);
+  manta_status (*unpack)(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                         const manta_value *from, manta_error *err);
 };
 
 /* The common part of every data set; a step embeds it as its first member. */

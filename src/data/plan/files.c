@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "data/plan/pack.h"
 
 #define IDLE_BYTES ((size_t)64 << 20) /* that the pool keeps for the next batches */
 
@@ -52,7 +53,7 @@ static manta_status find_schema(struct manta__files *f, manta_error *err)
   return st;
 }
 
-static manta_status choose_columns(struct manta__files *f, manta_error *err)
+manta_status manta__files_choose(struct manta__files *f, manta_error *err)
 {
   const manta_data_config *c = &f->config;
   int count = c->column_count ? (int)c->column_count : f->schema->count;
@@ -97,21 +98,40 @@ static uint64_t mark_of(const struct manta__blocks *b)
   return mark;
 }
 
-static manta_status open_parts(struct manta__files *f, const char *const *paths, size_t count,
-                               const manta_data_config *config, manta_error *err)
+manta_status manta__files_begin(struct manta__files **out, const manta_data_config *config,
+                                manta_error *err)
 {
-  MANTA_TRY(manta__files_config(f, config, err));
-  if (!(f->d.pool = manta__pool_create(IDLE_BYTES)))
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a data set");
+  struct manta__files *f;
+  MANTA_TRY(manta__dataset_create(&f, sizeof *f, &manta__step_files, NULL, 0, err));
+  manta_status st = manta__files_config(f, config, err);
+  if (st == MANTA_OK && !(f->d.pool = manta__pool_create(IDLE_BYTES)))
+    st = manta_error_set(err, MANTA_ENOMEM, "no memory for a data set");
+  if (st < 0) {
+    manta__dataset_unref(&f->d);
+    return st;
+  }
+  *out = f;
+  return MANTA_OK;
+}
+
+void manta__files_end(struct manta__files *f)
+{
+  f->d.blocks = f->blocks.count;
+  f->d.mark = mark_of(&f->blocks);
+}
+
+static manta_status open_parts(struct manta__files *f, const char *const *paths, size_t count,
+                               manta_error *err)
+{
   MANTA_TRY(manta__listing_make(&f->files, paths, count, err));
   MANTA_TRY(find_format(f, err));
+  f->config.format = f->format->name; // the caller's text may be gone later
   MANTA_TRY(find_schema(f, err));
-  MANTA_TRY(choose_columns(f, err));
+  MANTA_TRY(manta__files_choose(f, err));
   if (f->config.filter)
     MANTA_TRY(manta__filter_check(&f->filter, f->schema, err));
   MANTA_TRY(cut_files(f, err));
-  f->d.blocks = f->blocks.count;
-  f->d.mark = mark_of(&f->blocks);
+  manta__files_end(f);
   return MANTA_OK;
 }
 
@@ -170,20 +190,22 @@ static void files_fini(manta_dataset *d)
   manta__files_config_fini(f);
 }
 
-static const struct manta__step step_files = {
+const struct manta__step manta__step_files = {
     .name = "files",
     .scan = manta__files_scan,
     .explain = explain,
     .file = file_of,
     .fini = files_fini,
+    .pack = manta__files_pack,
+    .unpack = manta__files_unpack,
 };
 
 manta_status manta_dataset_open(manta_dataset **out, const char *const *paths, size_t count,
                                 const manta_data_config *config, manta_error *err)
 {
   struct manta__files *f;
-  MANTA_TRY(manta__dataset_create(&f, sizeof *f, &step_files, NULL, 0, err));
-  manta_status st = open_parts(f, paths, count, config, err);
+  MANTA_TRY(manta__files_begin(&f, config, err));
+  manta_status st = open_parts(f, paths, count, err);
   if (st < 0) {
     manta__dataset_unref(&f->d);
     return st;

@@ -25,6 +25,18 @@ manta_status manta__files_file(struct manta__files *f, int32_t file, struct mant
 manta_status manta__files_scan(struct manta__scan **out, manta_dataset *d, int64_t block,
                                const struct manta__want *want, manta_error *err);
 
+/* A data set without files, with these options; unref it if it cannot be finished. */
+manta_status manta__files_begin(struct manta__files **out, const manta_data_config *config,
+                                manta_error *err);
+/* The columns that it gives, of its schema; and what follows from its blocks. */
+manta_status manta__files_choose(struct manta__files *f, manta_error *err);
+void manta__files_end(struct manta__files *f);
+
+/* As they are found and cut (plan/pack.h): the step's pack and unpack. */
+manta_status manta__files_pack(const manta_dataset *d, manta_value *to, manta_error *err);
+manta_status manta__files_unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                                 const manta_value *from, manta_error *err);
+
 /* The options with everything filled in, and its own copies; MANTA_EINVAL names one that makes no
  * sense. */
 manta_status manta__files_config(struct manta__files *f, const manta_data_config *given,

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "data/order/order.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 #define FOLDS_MAX  10000
 #define VALUES_MAX (1 << 20)
@@ -361,7 +361,39 @@ static void fini(manta_dataset *d)
   forget((struct fold_data *)d);
 }
 
-static const struct manta__step step_fold = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  const struct fold_data *f = (const struct fold_data *)d;
+  MANTA_TRY(manta_value_put_int(to, "folds", f->folds));
+  MANTA_TRY(manta_value_put_int(to, "split", f->split));
+  MANTA_TRY(manta_value_put_bool(to, "validate", f->validate));
+  MANTA_TRY(manta_value_put_bool(to, "shuffle", f->shuffle));
+  MANTA_TRY(manta_value_put_bool(to, "series", f->kind == FOLD_SERIES));
+  MANTA_TRY(manta_value_put_int(to, "seed", (int64_t)f->seed));
+  if (f->column < 0)
+    return MANTA_OK;
+  return manta_value_put_string(to, f->kind == FOLD_STRATA ? "stratify" : "groups",
+                                d->input[0]->out->field[f->column].name);
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  manta_fold_config c = MANTA_FOLD_CONFIG_INIT;
+  if (inputs != 1)
+    return manta__plan_malformed(err);
+  c.folds = (int)manta_value_as_int(manta_value_get(from, "folds"), 0);
+  c.split = (int)manta_value_as_int(manta_value_get(from, "split"), 0);
+  c.validate = manta_value_as_bool(manta_value_get(from, "validate"), false);
+  c.shuffle = manta_value_as_bool(manta_value_get(from, "shuffle"), false);
+  c.series = manta_value_as_bool(manta_value_get(from, "series"), false);
+  c.seed = (uint64_t)manta_value_as_int(manta_value_get(from, "seed"), 0);
+  c.stratify = manta_value_as_string(manta_value_get(from, "stratify"), NULL);
+  c.groups = manta_value_as_string(manta_value_get(from, "groups"), NULL);
+  return manta_dataset_fold(out, in[0], &c, err);
+}
+
+const struct manta__step manta__step_fold = {
     .name = "fold",
     .takes = takes,
     .ask = ask,
@@ -369,6 +401,8 @@ static const struct manta__step step_fold = {
     .scan = scan,
     .explain = explain,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 manta_status manta_dataset_fold(manta_dataset **out, manta_dataset *d,
@@ -392,7 +426,7 @@ manta_status manta_dataset_fold(manta_dataset **out, manta_dataset *d,
   const char *by = c.stratify ? c.stratify : c.groups;
   if (by)
     MANTA_TRY(manta__schema_need(d->out, by, &column, err));
-  MANTA_TRY(manta__dataset_create(&f, sizeof *f, &step_fold, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&f, sizeof *f, &manta__step_fold, &d, 1, err));
   f->kind = c.series ? FOLD_SERIES : c.stratify ? FOLD_STRATA : c.groups ? FOLD_GROUPS : FOLD_PLAIN;
   f->folds = c.folds;
   f->split = c.split;

@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 struct limit_data {
   manta_dataset d;
@@ -113,12 +113,28 @@ static manta_status explain(const manta_dataset *d, const struct manta__want *wa
   return manta__buf_printf(b, "limit %" PRId64 " rows", ((const struct limit_data *)d)->rows);
 }
 
-static const struct manta__step step_limit = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  return manta_value_put_int(to, "rows", ((const struct limit_data *)d)->rows);
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  if (inputs != 1)
+    return manta__plan_malformed(err);
+  return manta_dataset_limit(out, in[0], manta_value_as_int(manta_value_get(from, "rows"), -1),
+                             err);
+}
+
+const struct manta__step manta__step_limit = {
     .name = "limit",
     .takes = takes,
     .prepare = prepare,
     .scan = scan,
     .explain = explain,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 static manta_status explain_last(const manta_dataset *d, const struct manta__want *want,
@@ -127,7 +143,8 @@ static manta_status explain_last(const manta_dataset *d, const struct manta__wan
   return manta__buf_printf(b, "limit %" PRId64 " rows, as they come", d->passes.take);
 }
 
-static const struct manta__step step_last = {.name = "limit", .explain = explain_last};
+static const struct manta__step step_last = {
+    .name = "limit", .explain = explain_last, .pack = pack, .unpack = unpack};
 
 manta_status manta_dataset_limit(manta_dataset **out, manta_dataset *d, int64_t rows,
                                  manta_error *err)
@@ -136,7 +153,8 @@ manta_status manta_dataset_limit(manta_dataset **out, manta_dataset *d, int64_t 
   bool last = d->passes.shuffles || d->passes.times != 1;
   if (rows < 0)
     return manta_error_set(err, MANTA_EINVAL, "a limit of %" PRId64 " rows", rows);
-  MANTA_TRY(manta__dataset_create(&l, sizeof *l, last ? &step_last : &step_limit, &d, 1, err));
+  MANTA_TRY(
+      manta__dataset_create(&l, sizeof *l, last ? &step_last : &manta__step_limit, &d, 1, err));
   l->rows = rows;
   if (last)
     l->d.passes.take = d->passes.take >= 0 && d->passes.take < rows ? d->passes.take : rows;

@@ -4,7 +4,7 @@
  */
 #include <inttypes.h>
 
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 #define WINDOW_BYTES ((int64_t)64 << 20)
 #define WINDOW_MIN   1024
@@ -26,8 +26,42 @@ static manta_status explain_repeat(const manta_dataset *d, const struct manta__w
   return manta__buf_puts(b, "repeat without end");
 }
 
-static const struct manta__step step_shuffle = {.name = "shuffle", .explain = explain_shuffle};
-static const struct manta__step step_repeat = {.name = "repeat", .explain = explain_repeat};
+static manta_status pack_shuffle(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  MANTA_TRY(manta_value_put_int(to, "seed", (int64_t)d->passes.seed));
+  return manta_value_put_int(to, "window", d->passes.window);
+}
+
+static manta_status unpack_shuffle(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                                   const manta_value *from, manta_error *err)
+{
+  if (inputs != 1)
+    return manta__plan_malformed(err);
+  return manta_dataset_shuffle(out, in[0],
+                               (uint64_t)manta_value_as_int(manta_value_get(from, "seed"), 0),
+                               manta_value_as_int(manta_value_get(from, "window"), -1), err);
+}
+
+// Those of its own: the input may be repeated, too.
+static manta_status pack_repeat(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  int64_t before = d->input[0]->passes.times;
+  return manta_value_put_int(to, "times", before ? d->passes.times / before : 0);
+}
+
+static manta_status unpack_repeat(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                                  const manta_value *from, manta_error *err)
+{
+  if (inputs != 1)
+    return manta__plan_malformed(err);
+  return manta_dataset_repeat(out, in[0], manta_value_as_int(manta_value_get(from, "times"), -1),
+                              err);
+}
+
+const struct manta__step manta__step_shuffle = {
+    .name = "shuffle", .explain = explain_shuffle, .pack = pack_shuffle, .unpack = unpack_shuffle};
+const struct manta__step manta__step_repeat = {
+    .name = "repeat", .explain = explain_repeat, .pack = pack_repeat, .unpack = unpack_repeat};
 
 // By the types alone: the same on every host, and with every limit of memory.
 static int64_t window_of(const struct manta__schema *s)
@@ -49,7 +83,7 @@ manta_status manta_dataset_shuffle(manta_dataset **out, manta_dataset *d, uint64
     return manta_error_set(err, MANTA_EINVAL, "a window of %" PRId64 " rows: 1 to %d, or 0", window,
                            INT32_MAX);
   MANTA_TRY(manta__dataset_unlimited(d, "a shuffle", err));
-  MANTA_TRY(manta__dataset_create(&s, sizeof *s, &step_shuffle, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&s, sizeof *s, &manta__step_shuffle, &d, 1, err));
   s->passes.shuffles = true;
   s->passes.seed = seed;
   s->passes.window = window ? window : window_of(d->out);
@@ -65,7 +99,7 @@ manta_status manta_dataset_repeat(manta_dataset **out, manta_dataset *d, int64_t
   if (times < 0 || __builtin_mul_overflow(times, d->passes.times, &all))
     return manta_error_set(err, MANTA_EINVAL, "a repeat of %" PRId64 " passes", times);
   MANTA_TRY(manta__dataset_unlimited(d, "a repeat", err));
-  MANTA_TRY(manta__dataset_create(&r, sizeof *r, &step_repeat, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&r, sizeof *r, &manta__step_repeat, &d, 1, err));
   r->passes.times = all;
   *out = r;
   return MANTA_OK;

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "data/order/order.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 // --- filters ------------------------------------------------------------------------------------
 
@@ -40,11 +40,27 @@ static void filter_fini(manta_dataset *d)
   manta_value_fini(&((struct filter_data *)d)->tree);
 }
 
-static const struct manta__step step_filter = {
+static manta_status filter_pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  return manta__plan_put_copy(to, "tree", &((const struct filter_data *)d)->tree);
+}
+
+static manta_status filter_unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                                  const manta_value *from, manta_error *err)
+{
+  const manta_value *tree = manta_value_get(from, "tree");
+  if (inputs != 1 || !tree)
+    return manta__plan_malformed(err);
+  return manta_dataset_filter(out, in[0], tree, err);
+}
+
+const struct manta__step manta__step_filter = {
     .name = "filter",
     .ask = filter_ask,
     .explain = filter_explain,
     .fini = filter_fini,
+    .pack = filter_pack,
+    .unpack = filter_unpack,
 };
 
 manta_status manta_dataset_filter(manta_dataset **out, manta_dataset *d,
@@ -52,7 +68,7 @@ manta_status manta_dataset_filter(manta_dataset **out, manta_dataset *d,
 {
   struct filter_data *f;
   MANTA_TRY(manta__dataset_unlimited(d, "a filter", err));
-  MANTA_TRY(manta__dataset_create(&f, sizeof *f, &step_filter, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&f, sizeof *f, &manta__step_filter, &d, 1, err));
   manta_status st = manta_value_copy(&f->tree, expression);
   st = st < 0 ? manta_error_set(err, st, "no memory for an expression")
               : manta__filter_check(&f->tree, d->out, err);
@@ -125,10 +141,29 @@ static manta_status sample_explain(const manta_dataset *d, const struct manta__w
                            (unsigned long long)s->seed);
 }
 
-static const struct manta__step step_sample = {
+static manta_status sample_pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  const struct sample_data *s = (const struct sample_data *)d;
+  MANTA_TRY(manta_value_put_real(to, "fraction", s->fraction));
+  return manta_value_put_int(to, "seed", (int64_t)s->seed);
+}
+
+static manta_status sample_unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                                  const manta_value *from, manta_error *err)
+{
+  if (inputs != 1)
+    return manta__plan_malformed(err);
+  return manta_dataset_sample(out, in[0],
+                              manta_value_as_real(manta_value_get(from, "fraction"), -1),
+                              (uint64_t)manta_value_as_int(manta_value_get(from, "seed"), 0), err);
+}
+
+const struct manta__step manta__step_sample = {
     .name = "sample",
     .scan = sample_begin,
     .explain = sample_explain,
+    .pack = sample_pack,
+    .unpack = sample_unpack,
 };
 
 manta_status manta_dataset_sample(manta_dataset **out, manta_dataset *d, double fraction,
@@ -139,7 +174,7 @@ manta_status manta_dataset_sample(manta_dataset **out, manta_dataset *d, double 
     return manta_error_set(err, MANTA_EINVAL, "a sample of %g: a fraction is from 0 to 1",
                            fraction);
   MANTA_TRY(manta__dataset_unlimited(d, "a sample", err));
-  MANTA_TRY(manta__dataset_create(&s, sizeof *s, &step_sample, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&s, sizeof *s, &manta__step_sample, &d, 1, err));
   s->fraction = fraction;
   s->seed = seed;
   *out = &s->d;

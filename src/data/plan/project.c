@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 struct project_data {
   manta_dataset d;
@@ -71,13 +71,33 @@ static void fini(manta_dataset *d)
   manta__free(((struct project_data *)d)->pick);
 }
 
-static const struct manta__step step_project = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  const struct project_data *p = (const struct project_data *)d;
+  size_t n = (size_t)d->out->count;
+  const char **names = manta__calloc(n + 1, sizeof *names);
+  if (!names)
+    return MANTA_ENOMEM;
+  for (size_t i = 0; i < n; i++)
+    names[i] = d->out->field[i].name;
+  manta_status st = manta__plan_put_strings(to, "names", names, n);
+  manta__free(names);
+  MANTA_TRY(st);
+  return manta__plan_put_bytes(to, "pick", p->pick, n * sizeof *p->pick);
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err);
+
+const struct manta__step manta__step_project = {
     .name = "columns",
     .takes = takes,
     .ask = ask,
     .scan = scan,
     .explain = explain,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 // --- making -------------------------------------------------------------------------------------
@@ -89,7 +109,7 @@ static manta_status create(struct project_data **out, manta_dataset *d, size_t c
   if (columns > MANTA__COLUMNS_MAX)
     return manta_error_set(err, MANTA_ETOOBIG, "%zu columns; the limit is %d", columns,
                            MANTA__COLUMNS_MAX);
-  MANTA_TRY(manta__dataset_create(&p, sizeof *p, &step_project, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&p, sizeof *p, &manta__step_project, &d, 1, err));
   if (!(p->pick = manta__calloc(columns + 1, sizeof *p->pick))) {
     manta__dataset_unref(&p->d);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for %zu columns", columns);
@@ -181,4 +201,49 @@ manta_status manta_dataset_rename(manta_dataset **out, manta_dataset *d, const c
   }
   *out = &p->d;
   return MANTA_OK;
+}
+
+// Both kinds: columns by their numbers, under these names.
+static manta_status restore(struct project_data *p, const int *pick, const char *const *names,
+                            int count, manta_error *err)
+{
+  const struct manta__schema *in = p->d.out;
+  struct manta__schema *s;
+  struct manta__schema_field *fields = manta__calloc((size_t)count + 1, sizeof *fields);
+  if (!fields)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for %d columns", count);
+  manta_status st = MANTA_OK;
+  for (int i = 0; i < count && st == MANTA_OK; i++) {
+    memcpy(&p->pick[i], pick + i, sizeof *pick);
+    if (p->pick[i] < 0 || p->pick[i] >= in->count)
+      st = manta__plan_malformed(err);
+    else
+      fields[i] = (struct manta__schema_field){names[i], in->field[p->pick[i]].type};
+  }
+  if (st == MANTA_OK)
+    st = manta__schema_create(&s, fields, count, err);
+  manta__free(fields);
+  if (st == MANTA_OK)
+    manta__dataset_schema(&p->d, s);
+  return st;
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  struct project_data *p;
+  const char *const *names;
+  size_t picked = 0, named;
+  const int *pick = manta__plan_get_bytes(from, "pick", sizeof *pick, &picked);
+  MANTA_TRY(manta__plan_get_strings(from, "names", &names, &named, err));
+  manta_status st =
+      inputs == 1 && pick && names && picked == named ? MANTA_OK : manta__plan_malformed(err);
+  if (st == MANTA_OK)
+    st = create(&p, in[0], picked, err);
+  if (st == MANTA_OK && (st = restore(p, pick, names, (int)picked, err)) < 0)
+    manta__dataset_unref(&p->d);
+  manta__free((void *)(uintptr_t)names);
+  if (st == MANTA_OK)
+    *out = &p->d;
+  return st;
 }

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 #define INPUTS_MAX 10000
 
@@ -48,12 +48,25 @@ static void fini(manta_dataset *d)
   manta__free(((struct union_data *)d)->first);
 }
 
-static const struct manta__step step_union = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  return MANTA_OK; // its inputs are all of it
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  return manta_dataset_union(out, in, inputs, err);
+}
+
+const struct manta__step manta__step_union = {
     .name = "union",
     .scan = scan,
     .explain = explain,
     .file = file_of,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 // --- making -------------------------------------------------------------------------------------
@@ -91,7 +104,7 @@ manta_status manta_dataset_union(manta_dataset **out, manta_dataset *const *d, s
                            INPUTS_MAX);
   for (size_t i = 0; i < count; i++)
     MANTA_TRY(check(d, i, err));
-  MANTA_TRY(manta__dataset_create(&u, sizeof *u, &step_union, d, (int)count, err));
+  MANTA_TRY(manta__dataset_create(&u, sizeof *u, &manta__step_union, d, (int)count, err));
   if (!(u->first = manta__calloc(count + 1, sizeof *u->first))) {
     manta__dataset_unref(&u->d);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a union");

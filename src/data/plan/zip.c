@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 struct zip_data {
   manta_dataset d;
@@ -229,7 +229,18 @@ static void fini(manta_dataset *d)
   manta__free(((struct zip_data *)d)->rows[1]);
 }
 
-static const struct manta__step step_zip = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  return MANTA_OK; // its inputs are all of it
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  return inputs == 2 ? manta_dataset_zip(out, in[0], in[1], err) : manta__plan_malformed(err);
+}
+
+const struct manta__step manta__step_zip = {
     .name = "zip",
     .takes = takes,
     .ask = ask,
@@ -237,6 +248,8 @@ static const struct manta__step step_zip = {
     .scan = scan,
     .explain = explain,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 static manta_status join_schemas(manta_dataset *d, manta_error *err)
@@ -275,7 +288,7 @@ manta_status manta_dataset_zip(manta_dataset **out, manta_dataset *a, manta_data
       return manta_error_set(err, MANTA_EUNSUPPORTED,
                              "a zip of data sets that are shuffled or repeated\nhint: zip first, "
                              "then shuffle or repeat");
-  MANTA_TRY(manta__dataset_create(&z, sizeof *z, &step_zip, both, 2, err));
+  MANTA_TRY(manta__dataset_create(&z, sizeof *z, &manta__step_zip, both, 2, err));
   manta_status st = join_schemas(&z->d, err);
   if (st < 0) {
     manta__dataset_unref(&z->d);
