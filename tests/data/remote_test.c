@@ -4,9 +4,10 @@
  */
 #include "data/source/remote.h"
 
-#include "data/source/s3.h"
 #include "files.h"
 #include "reading.h"
+#include "remote/s3.h"
+#include "remote/s3role.h"
 #include "web.h"
 
 static char *dir;
@@ -20,6 +21,7 @@ static int set_up(void **state)
       "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",       "AWS_SESSION_TOKEN",   "AWS_PROFILE",
       "AWS_REGION",        "AWS_DEFAULT_REGION",          "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL",
       "http_proxy",        "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"};
+  setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   dir = scratch_make();
   setenv("HOME", dir, 1);
   for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
@@ -49,6 +51,7 @@ static struct manta__source *open_url(const char *url)
 {
   struct manta__source *s;
   manta_error err = MANTA_ERROR_INIT;
+  manta__remote_know(url, NULL); // of an earlier server, perhaps
   assert_ok(manta__source_open(&s, url, &err), &err);
   assert_int_equal(s->size, body_size);
   return s;
@@ -123,6 +126,57 @@ static void data_sets_lie_behind_urls(void **state)
   web_stop(&w);
 }
 
+static void a_server_without_ranges_is_one_stream(void **state)
+{
+  struct web w;
+  manta_error err = MANTA_ERROR_INIT;
+  char byte;
+  web_start(&w, body, body_size, NULL);
+  w.no_range = true;
+  struct manta__source *s = open_url(url_of(&w, "whole.csv"));
+  manta__source_expect(s, 0, s->size);
+  for (int64_t at = 0; at < s->size; at += 300000)
+    assert_bytes(s, at, (size_t)(s->size - at < 300000 ? s->size - at : 300000));
+  int requests = w.requests;
+  assert_true(requests <= 2 + MANTA__HTTP_SLOTS); // HEAD, ranges that were tried, the stream
+  assert_bytes(s, 5000000, 100);                  // back: once more from the beginning
+  assert_int_equal(w.requests, requests + 1);
+  w.cut = 2; // and when the stream breaks off
+  assert_bytes(s, 1, body_size - 1);
+  assert_int_equal(w.cut, 0);
+  w.size = body_size / 2;
+  assert_status(manta__source_read(s, 3, &byte, 1, &err), MANTA_OK);
+  assert_status(manta__source_read(s, s->size - 1, &byte, 1, &err), MANTA_EIO);
+  assert_has(err.message, "it was cut while it was read");
+  manta__source_close(s);
+  web_stop(&w);
+}
+
+// A data set opens a file once for each block, and asks for its size once.
+static void an_object_is_looked_at_once(void **state)
+{
+  struct web w;
+  manta_error err = MANTA_ERROR_INIT;
+  web_start(&w, body, body_size, NULL);
+  struct manta__source *s = open_url(url_of(&w, "once.csv"));
+  manta__source_close(s);
+  assert_int_equal(w.requests, 1);
+  for (int i = 0; i < 5; i++) {
+    assert_ok(manta__source_open(&s, url_of(&w, "once.csv"), &err), &err);
+    manta__source_close(s);
+  }
+  assert_int_equal(w.requests, 1);
+  assert_ok(manta__source_open(&s, url_of(&w, "once.csv"), &err), &err);
+  w.etag = 7; // it is another one now
+  char byte;
+  assert_status(manta__source_read(s, 0, &byte, 1, &err), MANTA_EIO);
+  manta__source_close(s);
+  assert_ok(manta__source_open(&s, url_of(&w, "once.csv"), &err), &err);
+  assert_bytes(s, 0, 10);
+  manta__source_close(s);
+  web_stop(&w);
+}
+
 // --- failures -----------------------------------------------------------------------------------
 
 static void busy_servers_are_asked_again(void **state)
@@ -187,9 +241,6 @@ static void failures_are_told(void **state)
   w.etag = 2;
   assert_not_read(s, MANTA_EIO, "was replaced while it was read");
   w.etag = 1;
-  w.no_range = true;
-  assert_not_read(s, MANTA_EUNSUPPORTED, "no range requests");
-  w.no_range = false;
   w.size = 50;
   assert_not_read(s, MANTA_EIO, "it was cut while it was read");
   w.size = body_size;
@@ -312,6 +363,7 @@ static void requests_are_signed(void **state)
   wants_key = true;
   snprintf(url, sizeof url, "http://127.0.0.1:%d", w.port);
   setenv("AWS_ENDPOINT_URL_S3", url, 1);
+  manta__remote_know("s3://b/top.csv", NULL);
   assert_status(manta__source_open(&s, "s3://b/top.csv", &err), MANTA_EDENIED);
   assert_has(err.message, "AWS_ACCESS_KEY_ID");
   setenv("AWS_ACCESS_KEY_ID", "me", 1);
@@ -326,6 +378,62 @@ static void requests_are_signed(void **state)
   unsetenv("AWS_REGION");
   unsetenv("AWS_ENDPOINT_URL_S3");
   wants_key = false;
+  web_stop(&w);
+}
+
+static int answer_roles(const char *request, char *out, size_t room)
+{
+  const char *form = NULL;
+  if (strstr(request, "Action=AssumeRoleWithWebIdentity") &&
+      strstr(request, "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fx") &&
+      strstr(request, "WebIdentityToken=proof%2Bme"))
+    form = "<A><Credentials><AccessKeyId>web</AccessKeyId><SecretAccessKey>s</SecretAccessKey>"
+           "<SessionToken>t</SessionToken><Expiration>2001-01-01T00:00:00Z</Expiration></A>";
+  else if (!strncmp(request, "PUT /latest/api/token ", 22) &&
+           strcasestr(request, "\r\nX-aws-ec2-metadata-token-ttl-seconds: 21600\r\n"))
+    form = "passed";
+  else if (!strcasestr(request, "\r\nX-aws-ec2-metadata-token: passed\r\n"))
+    return 401;
+  else if (!strncmp(request, "GET /latest/meta-data/iam/security-credentials/ ", 48))
+    form = "role-7\n";
+  else if (strstr(request, "/security-credentials/role-7 "))
+    form = "{\"Code\": \"Success\", \"AccessKeyId\": \"machine\", \"SecretAccessKey\": \"s\", "
+           "\"Token\": \"t\", \"Expiration\": \"2999-01-01T00:00:00Z\"}";
+  snprintf(out, room, "%s", form ? form : "");
+  return form ? 200 : 404;
+}
+
+// Those that end are asked for again: each time whoever is there lends them.
+static void keys_are_lent(void **state)
+{
+  struct web w;
+  struct manta__s3_lent lent;
+  char url[64], path[PATH_MAX];
+  web_start(&w, body, body_size, answer_roles);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", w.port);
+  file_text(dir, "token", "proof+me\n");
+  snprintf(path, sizeof path, "%s/token", dir);
+  setenv("AWS_ENDPOINT_URL_STS", url, 1);
+  setenv("AWS_WEB_IDENTITY_TOKEN_FILE", path, 1);
+  setenv("AWS_ROLE_ARN", "arn:aws:iam::1:role/x", 1);
+  assert_true(manta__s3_borrow("us-east-1", &lent));
+  assert_string_equal(lent.user, "web");
+  assert_string_equal(lent.token, "t");
+  unsetenv("AWS_ROLE_ARN");
+  setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", url, 1);
+  unsetenv("AWS_EC2_METADATA_DISABLED");
+  assert_true(manta__s3_borrow("us-east-1", &lent));
+  assert_string_equal(lent.user, "machine");
+  int asked = w.requests;
+  assert_true(manta__s3_borrow("us-east-1", &lent));
+  assert_int_equal(w.requests, asked); // they last
+  struct manta__s3_account a;
+  setenv("HOME", "/nonexistent", 1); // no keys of the user's own
+  manta__s3_account(&a);
+  setenv("HOME", dir, 1);
+  assert_string_equal(a.user, "machine");
+  assert_string_equal(a.token, "x-amz-security-token: t");
+  setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
   web_stop(&w);
 }
 
@@ -370,7 +478,7 @@ static void accounts_come_from_files(void **state)
   unsetenv("AWS_PROFILE");
 }
 
-static manta_status count_key(void *ctx, const char *key, int64_t size, manta_error *err)
+static manta_status count_key(void *ctx, const struct manta__s3_object *object, manta_error *err)
 {
   (*(int *)ctx)++;
   return MANTA_OK;
@@ -410,6 +518,9 @@ int main(void)
       cmocka_unit_test(buckets_are_listed_in_pages),
       cmocka_unit_test(requests_are_signed),
       cmocka_unit_test(accounts_come_from_files),
+      cmocka_unit_test(keys_are_lent),
+      cmocka_unit_test(a_server_without_ranges_is_one_stream),
+      cmocka_unit_test(an_object_is_looked_at_once),
       cmocka_unit_test(listings_that_make_no_sense_are_refused),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

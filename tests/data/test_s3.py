@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,45 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
-from tap import ROOT, main  # noqa: E402
+for folder in ("tools", "remote"):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / folder))
+from servers import SECRET, environment, free_port, install, start, stop  # noqa: E402
+from tap import main  # noqa: E402
 
 S3_CAT = sys.argv[1]
-KEY, SECRET = "mantakey", "mantasecret"
-BIN = ROOT / "build" / "servers" / "bin"
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert server.poll() is None, "the server did not start"
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("the server does not listen")
-
-
-def start(name: str, port: int, folder: Path) -> subprocess.Popen[bytes]:
-    command = {
-        "rclone": [BIN / "rclone", "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key",
-                   f"{KEY},{SECRET}", folder],
-        "moto": [BIN / "moto_server", "-H", "127.0.0.1", "-p", str(port)],
-    }[name]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(port, server)
-    return server
-
-
-def stop(server: subprocess.Popen[bytes]) -> None:
-    server.kill()
-    server.wait()
 
 
 def put(url: str, body: bytes) -> None:
@@ -104,13 +70,6 @@ def serving(name: str) -> Iterator[tuple[int, Path]]:
             stop(server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def environment(port: int, secret: str = SECRET) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items()
-            if not k.startswith("AWS_") and not k.lower().endswith("_proxy")}
-    return kept | {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": KEY,
-                   "AWS_SECRET_ACCESS_KEY": secret, "HOME": "/nonexistent"}
 
 
 def cat(port: int, *names: str, secret: str = SECRET) -> subprocess.CompletedProcess[str]:
@@ -188,5 +147,5 @@ def test_a_server_that_stays_away_is_an_error() -> None:
     assert err.startswith("EIO: s3://bucket/x.bin: ") and "tried 6 times" in err, err
 
 
-subprocess.run([ROOT / "scripts" / "servers"], check=True)
+install()
 main(globals(), sys.argv[2:])

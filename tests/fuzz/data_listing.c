@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/source/s3.h"
+#include "remote/s3.h"
 
-static manta_status on_key(void *ctx, const char *key, int64_t size, manta_error *err)
+static manta_status on_key(void *ctx, const struct manta__s3_object *object, manta_error *err)
 {
   size_t *all = ctx;
-  if ((*all += strlen(key) + 1) > *(all + 1))
+  if ((*all += strlen(object->key) + 1) > *(all + 1))
     abort(); // more than was there
   return MANTA_OK;
 }

@@ -1,29 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/source/remote.h - a source that lies behind a URL: read in ranges, some of them ahead.
+ * data/source/remote.h - sources that lie behind a URL (remote/ranges.h), and what is remembered of
+ * them.
  *
- * (1) Ranges follow each other and are fetched over a few connections at once; at most
- *     MANTA__HTTP_SLOTS of them are in memory. Ahead of what was asked for it fetches only what
- *     manta__source_expect announced.
- * (2) What breaks off is asked for again, from the byte on that is missing; what a busy server
- *     refuses, after a pause. Six tries without a byte are a failure.
- * (3) All bytes are of the object that was opened: another ETag is a failure.
+ * A data set opens a file once for each of its blocks. What a listing or the first opening has told
+ * of an object is remembered, so that its server is asked once; an object that has changed since
+ * then is noticed by its ETag when it is read, and is forgotten.
  */
 #ifndef MANTA_DATA_SOURCE_REMOTE_H
 #define MANTA_DATA_SOURCE_REMOTE_H
 
-#include "data/source/http.h"
 #include "data/source/source.h"
+#include "remote/ranges.h"
 
-/* Where it lies, and how requests are signed. Strings are copied; those that are NULL or "" are not
- * used. */
-struct manta__remote_spec {
-  const char *url;
-  const char *sign, *user, *secret;
-  const char *token; /* a header: "x-amz-security-token: ..." */
-};
-
-/* Asks for the size, and opens it. Its place uses the functions below. */
+/* Opens it, asking for its size if that is not known. Its place uses the functions below. */
 manta_status manta__remote_open(struct manta__source **out, const struct manta__place *place,
                                 const char *name, const struct manta__remote_spec *spec,
                                 manta_error *err);
@@ -31,8 +21,11 @@ manta_status manta__remote_read(struct manta__source *s, int64_t at, void *to, s
                                 manta_error *err);
 void manta__remote_expect(struct manta__source *s, int64_t from, int64_t to);
 void manta__remote_close(struct manta__source *s);
-/* The size alone. */
+/* The size alone, asked for anew. */
 manta_status manta__remote_size(const char *name, const struct manta__remote_spec *spec,
                                 int64_t *out, manta_error *err);
+
+/* What is known of an object from now on; NULL: nothing. */
+void manta__remote_know(const char *name, const struct manta__remote_facts *facts);
 
 #endif

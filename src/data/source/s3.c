@@ -1,5 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "data/source/s3.h"
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data/source/s3.c - s3://: objects, and what names and patterns stand for.
+ */
+#include "remote/s3.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -7,60 +10,18 @@
 #include <string.h>
 
 #include "base/alloc.h"
-
-// --- names and URLs -----------------------------------------------------------------------------
-
-manta_status manta__s3_parse(struct manta__s3_name *out, const char *name, manta_error *err)
-{
-  const char *bucket = name + strlen("s3://");
-  size_t n = strcspn(bucket, "/");
-  if (n == 0 || n >= sizeof out->bucket ||
-      strspn(bucket, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") < n)
-    return manta_error_set(err, MANTA_EINVAL, "%s: has no bucket: s3://BUCKET/KEY", name);
-  snprintf(out->bucket, sizeof out->bucket, "%.*s", (int)n, bucket);
-  out->key = bucket[n] ? bucket + n + 1 : bucket + n;
-  return MANTA_OK;
-}
-
-char *manta__s3_escape(const char *text, bool slashes)
-{
-  char *out = manta__malloc(3 * strlen(text) + 1), *to = out;
-  for (; out && *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                 strchr("-_.~", c) || (slashes && c == '/');
-    to += plain ? (*to = (char)c, 1) : snprintf(to, 4, "%%%02X", c);
-  }
-  if (out)
-    *to = 0;
-  return out;
-}
-
-char *manta__s3_url(const struct manta__s3_account *a, const char *bucket, const char *key,
-                    const char *query)
-{
-  char *path = manta__s3_escape(key, true), *url = NULL;
-  size_t n = strlen(a->endpoint);
-  const char *mark = query ? "?" : "";
-  query = query ? query : "";
-  if (path && n) // beside buckets, as servers other than AWS want it
-    url = manta__asprintf("%.*s/%s/%s%s%s", (int)(a->endpoint[n - 1] == '/' ? n - 1 : n),
-                          a->endpoint, bucket, path, mark, query);
-  else if (path && strchr(bucket, '.')) // no certificate is for that name
-    url = manta__asprintf("https://s3.%s.amazonaws.com/%s/%s%s%s", a->region, bucket, path, mark,
-                          query);
-  else if (path)
-    url = manta__asprintf("https://%s.s3.%s.amazonaws.com/%s%s%s", bucket, a->region, path, mark,
-                          query);
-  manta__free(path);
-  return url;
-}
+#include "data/source/remote.h"
 
 // --- objects ------------------------------------------------------------------------------------
 
 static manta_status no_memory(const char *name, manta_error *err)
 {
   return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to open it", name);
+}
+
+static struct manta__remote_spec spec_of(const struct manta__s3_account *a, const char *url)
+{
+  return (struct manta__remote_spec){url, a->sign, a->user, a->secret, a->token};
 }
 
 static manta_status open_s3(struct manta__source **out, const char *name, manta_error *err)
@@ -72,7 +33,7 @@ static manta_status open_s3(struct manta__source **out, const char *name, manta_
   char *url = manta__s3_url(&a, at.bucket, at.key, NULL);
   if (!url)
     return no_memory(name, err);
-  struct manta__remote_spec spec = manta__s3_spec(&a, url);
+  struct manta__remote_spec spec = spec_of(&a, url);
   manta_status st = manta__remote_open(out, &manta__place_s3, name, &spec, err);
   manta__free(url);
   return st;
@@ -96,9 +57,13 @@ static bool is_hidden(const char *below)
   return false;
 }
 
-static manta_status on_object(void *ctx, const char *key, int64_t size, manta_error *err)
+// The size need not be asked for again when it is opened. (The ETags of listings are not those of
+// the objects on every server.)
+static manta_status on_object(void *ctx, const struct manta__s3_object *object, manta_error *err)
 {
   const struct s3_search *s = ctx;
+  const char *key = object->key;
+  struct manta__remote_facts facts = {.size = object->size};
   size_t n = strlen(key);
   if (n == 0 || key[n - 1] == '/') // what stands for a folder
     return MANTA_OK;
@@ -108,7 +73,8 @@ static manta_status on_object(void *ctx, const char *key, int64_t size, manta_er
   char *name = manta__asprintf("s3://%s/%s", s->name->bucket, key);
   if (!name)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a listing");
-  manta_status st = manta__listing_add(s->to, name, size, err);
+  manta__remote_know(name, &facts);
+  manta_status st = manta__listing_add(s->to, name, object->size, err);
   manta__free(name);
   return st;
 }
@@ -165,7 +131,7 @@ static manta_status list_s3(struct manta__listing *to, const char *name, manta_e
   char *url = manta__s3_url(&a, at.bucket, at.key, NULL);
   if (!url)
     return no_memory(name, err);
-  struct manta__remote_spec spec = manta__s3_spec(&a, url);
+  struct manta__remote_spec spec = spec_of(&a, url);
   manta_status st = manta__remote_size(name, &spec, &size, err);
   manta__free(url);
   if (st == MANTA_ENOENT) // no object, but perhaps a folder

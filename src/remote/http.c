@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/source/http.h"
+#include "remote/http.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -86,7 +86,7 @@ static manta_status ask_with(const struct manta__http *h, struct manta__http_cli
   for (int tried = 1;; tried++) {
     MANTA_TRY(h->start(client, 0, call, err));
     h->wait(client, 0, out);
-    if (!manta__http_busy(out) || tried == MANTA__HTTP_TRIES)
+    if (!manta__http_busy(out) || tried == (call->tries ? call->tries : MANTA__HTTP_TRIES))
       return MANTA_OK;
     manta__http_pause(tried, out);
   }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/source/s3list.c - listings of S3: pages of XML, of which four elements are looked at.
+ * remote/s3list.c - listings of S3: pages of XML, of which four elements are looked at.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/source/s3.h"
+#include "remote/s3.h"
 
 #define PAGE_MAX  ((size_t)16 << 20)
 #define PAGES_MAX 1000000
@@ -91,12 +91,11 @@ static bool truth(struct xml_span page, const char *name)
   return element(page, name, &s) && s.end - s.p == 4 && !memcmp(s.p, "true", 4);
 }
 
-static manta_status read_object(struct xml_span object, bool escaped,
-                                manta_status (*each)(void *ctx, const char *key, int64_t size,
-                                                     manta_error *err),
+static manta_status read_object(struct xml_span object, bool escaped, manta__s3_each each,
                                 void *ctx, manta_error *err)
 {
   struct xml_span key, size;
+  struct manta__s3_object found = {0};
   if (!element(object, "Key", &key) || !element(object, "Size", &size))
     return manta_error_set(err, MANTA_EPROTO, "an object without a key or a size");
   char *name = plain_text(key);
@@ -104,15 +103,15 @@ static manta_status read_object(struct xml_span object, bool escaped,
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a listing");
   if (escaped)
     unescape(name);
-  manta_status st = each(ctx, name, strtoll(size.p, NULL, 10), err);
+  found.key = name;
+  found.size = strtoll(size.p, NULL, 10);
+  manta_status st = each(ctx, &found, err);
   manta__free(name);
   return st;
 }
 
-manta_status manta__s3_page(const char *xml, size_t n,
-                            manta_status (*each)(void *ctx, const char *key, int64_t size,
-                                                 manta_error *err),
-                            void *ctx, char **token, manta_error *err)
+manta_status manta__s3_page(const char *xml, size_t n, manta__s3_each each, void *ctx, char **token,
+                            manta_error *err)
 {
   struct xml_span page = {xml, xml + n}, object, next, at;
   *token = NULL;
@@ -156,12 +155,7 @@ static manta_status fetch_page(const struct manta__s3_account *a, const char *na
   if (!url)
     return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to list it", name);
   struct manta__http_call call = {.method = "GET", .url = url, .to = page, .room = PAGE_MAX};
-  if (a->sign[0]) {
-    call.sign = a->sign;
-    call.user = a->user;
-    call.secret = a->secret;
-    call.headers[0] = a->token[0] ? a->token : NULL;
-  }
+  manta__s3_sign(a, &call);
   manta_status st = manta__http_ask(&call, name, &r, err);
   manta__free(url);
   if (st == MANTA_OK && r.status >= 300)
@@ -172,9 +166,7 @@ static manta_status fetch_page(const struct manta__s3_account *a, const char *na
 
 static manta_status list_pages(const struct manta__s3_account *a, const char *name,
                                const char *bucket, const char *prefix, uint8_t *page,
-                               manta_status (*each)(void *ctx, const char *key, int64_t size,
-                                                    manta_error *err),
-                               void *ctx, manta_error *err)
+                               manta__s3_each each, void *ctx, manta_error *err)
 {
   char *token = NULL;
   manta_status st = MANTA_OK;
@@ -195,10 +187,7 @@ static manta_status list_pages(const struct manta__s3_account *a, const char *na
 }
 
 manta_status manta__s3_list(const struct manta__s3_account *a, const char *name, const char *bucket,
-                            const char *prefix,
-                            manta_status (*each)(void *ctx, const char *key, int64_t size,
-                                                 manta_error *err),
-                            void *ctx, manta_error *err)
+                            const char *prefix, manta__s3_each each, void *ctx, manta_error *err)
 {
   uint8_t *page = manta__malloc(PAGE_MAX);
   if (!page)

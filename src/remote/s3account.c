@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/source/s3account.c - who asks: what the environment and the files of AWS say.
+ * remote/s3account.c - who asks: what the environment and the files of AWS say.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/source/s3.h"
+#include "remote/s3.h"
+#include "remote/s3role.h"
 #include "sys/host.h"
 
 #define FILE_MAX 65536
@@ -69,6 +70,17 @@ static void file_of(const char *env, const char *name, char *out, size_t room)
     snprintf(out, room, "%s/.aws/%s", home ? home : "", name);
 }
 
+// None of the user's own: those that are lent, if somebody does.
+static void borrow_keys(struct manta__s3_account *a, char *token, size_t room)
+{
+  struct manta__s3_lent lent;
+  if (a->user[0] || !manta__s3_borrow(a->region, &lent))
+    return;
+  memcpy(a->user, lent.user, sizeof a->user);
+  memcpy(a->secret, lent.secret, sizeof a->secret);
+  snprintf(token, room, "%s", lent.token);
+}
+
 static void find_keys(struct manta__s3_account *a, const char *profile)
 {
   char file[PATH_MAX], token[sizeof a->token - 32] = "";
@@ -84,6 +96,7 @@ static void find_keys(struct manta__s3_account *a, const char *profile)
         !find(file, profile, "aws_secret_access_key", a->secret, sizeof a->secret))
       a->user[0] = a->secret[0] = 0;
     find(file, profile, "aws_session_token", token, sizeof token);
+    borrow_keys(a, token, sizeof token);
   }
   if (token[0] && a->user[0])
     snprintf(a->token, sizeof a->token, "x-amz-security-token: %s", token);
@@ -112,7 +125,16 @@ void manta__s3_account(struct manta__s3_account *a)
     snprintf(a->sign, sizeof a->sign, "aws:amz:%s:s3", a->region);
 }
 
-struct manta__remote_spec manta__s3_spec(const struct manta__s3_account *a, const char *url)
+void manta__s3_sign(const struct manta__s3_account *a, struct manta__http_call *call)
 {
-  return (struct manta__remote_spec){url, a->sign, a->user, a->secret, a->token};
+  if (!a->sign[0])
+    return;
+  int i = 0;
+  while (i < MANTA__HTTP_HEADERS && call->headers[i])
+    i++;
+  call->sign = a->sign;
+  call->user = a->user;
+  call->secret = a->secret;
+  if (a->token[0] && i < MANTA__HTTP_HEADERS)
+    call->headers[i] = a->token;
 }

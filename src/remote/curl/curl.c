@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data/curl/curl.c - HTTP by libcurl, in a module of its own.
+ * remote/curl/curl.c - HTTP by libcurl, in a module of its own.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
-#include "data/source/http.h"
+#include "remote/http.h"
 
 #define CONNECT_SECONDS 10L
 #define STALL_SECONDS   30L /* without a byte */
@@ -21,8 +22,11 @@ struct curl_slot {
   CURL *easy;
   struct curl_slist *headers;
   bool running, done;
+  bool stream, full; /* full: it stands still */
   uint8_t *to;
   size_t room, over; /* bytes that there was no room for */
+  int fd;            /* of what is sent, out of a file */
+  int64_t at, sent, size;
   CURLcode code;
   struct manta__http_reply reply;
 };
@@ -72,6 +76,10 @@ static manta_status create(struct manta__http_client **out, manta_error *err)
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 {
   struct curl_slot *s = ctx;
+  if (s->stream && n > s->room - s->reply.got && s->reply.got) {
+    s->full = true;
+    return CURL_WRITEFUNC_PAUSE; // the same bytes come again
+  }
   size_t fits = s->room - s->reply.got < n ? s->room - s->reply.got : n;
   memcpy(s->to + s->reply.got, p, fits);
   s->reply.got += fits;
@@ -110,7 +118,64 @@ static size_t on_header(char *line, size_t size, size_t n, void *ctx)
   return n;
 }
 
+// --- what is sent -------------------------------------------------------------------------------
+
+static size_t on_send(char *p, size_t size, size_t n, void *ctx)
+{
+  struct curl_slot *s = ctx;
+  int64_t left = s->size - s->sent;
+  size_t want = (int64_t)(size * n) < left ? size * n : (size_t)left;
+  ssize_t got = want ? pread(s->fd, p, want, s->at + s->sent) : 0;
+  if (got < 0 || (got == 0 && want)) // it was cut meanwhile
+    return CURL_READFUNC_ABORT;
+  s->sent += got;
+  return (size_t)got;
+}
+
+// The connection was lost, or it goes elsewhere: once more from the beginning.
+static int on_seek(void *ctx, curl_off_t to, int whence)
+{
+  struct curl_slot *s = ctx;
+  if (whence != SEEK_SET || to > s->size)
+    return CURL_SEEKFUNC_FAIL;
+  s->sent = to;
+  return CURL_SEEKFUNC_OK;
+}
+
+static void set_body(struct curl_slot *s, const struct manta__http_call *call)
+{
+  CURL *e = s->easy;
+  if (call->text) {
+    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(call->text));
+    curl_easy_setopt(e, CURLOPT_POSTFIELDS, call->text);
+    return;
+  }
+  s->fd = call->fd;
+  s->at = call->at;
+  s->size = call->size;
+  s->sent = 0;
+  curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
+  curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)call->size);
+  curl_easy_setopt(e, CURLOPT_READFUNCTION, on_send);
+  curl_easy_setopt(e, CURLOPT_READDATA, s);
+  curl_easy_setopt(e, CURLOPT_SEEKFUNCTION, on_seek);
+  curl_easy_setopt(e, CURLOPT_SEEKDATA, s);
+  curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, 512L << 10);
+  curl_easy_setopt(e, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L); // the body is sent at once
+}
+
 // --- requests -----------------------------------------------------------------------------------
+
+static void set_method(struct curl_slot *s, const struct manta__http_call *call)
+{
+  bool sends = !strcmp(call->method, "PUT") || !strcmp(call->method, "POST");
+  if (sends)
+    set_body(s, call);
+  if (!strcmp(call->method, "HEAD"))
+    curl_easy_setopt(s->easy, CURLOPT_NOBODY, 1L);
+  else if (strcmp(call->method, "GET") != 0)
+    curl_easy_setopt(s->easy, CURLOPT_CUSTOMREQUEST, call->method);
+}
 
 static bool set_headers(struct curl_slot *s, const struct manta__http_call *call)
 {
@@ -134,13 +199,14 @@ static bool set_options(struct curl_slot *s, const struct manta__http_call *call
   curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, call->sign ? 0L : 1L); // a signature is for one host
   curl_easy_setopt(e, CURLOPT_MAXREDIRS, REDIRECTS);
-  curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT, CONNECT_SECONDS);
+  curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS,
+                   call->connect_s > 0 ? (long)(call->connect_s * 1000) : CONNECT_SECONDS * 1000);
   curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
   curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 512L << 10);
-  curl_easy_setopt(e, CURLOPT_NOBODY, !strcmp(call->method, "HEAD") ? 1L : 0L);
+  set_method(s, call);
   curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
   curl_easy_setopt(e, CURLOPT_WRITEDATA, s);
   curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
@@ -160,7 +226,8 @@ static manta_status start(struct manta__http_client *c, int slot,
   s->to = call->to;
   s->room = call->room;
   s->over = 0;
-  s->done = false;
+  s->done = s->full = false;
+  s->stream = call->stream;
   s->reply = (struct manta__http_reply){.length = -1, .retry_after = -1};
   if (!set_options(s, call) || curl_multi_add_handle(c->multi, s->easy) != CURLM_OK)
     return manta_error_set(err, MANTA_ENOMEM, "libcurl takes no request");
@@ -195,6 +262,7 @@ static void collect(struct manta__http_client *c)
     s->done = true;
     s->reply.status = (int)status;
     s->reply.complete = code == CURLE_OK || s->over > 0;
+    s->reply.over = s->over > 0;
     s->reply.final = is_final(code);
     if (!s->reply.complete)
       snprintf(s->reply.why, sizeof s->reply.why, "%s", curl_easy_strerror(code));
@@ -205,14 +273,29 @@ static void wait(struct manta__http_client *c, int slot, struct manta__http_repl
 {
   struct curl_slot *s = &c->slot[slot];
   int busy;
-  while (!s->done) {
+  while (!s->done && !s->full) {
     curl_multi_perform(c->multi, &busy);
     collect(c);
-    if (!s->done)
+    if (!s->done && !s->full)
       curl_multi_poll(c->multi, NULL, 0, 1000, NULL);
   }
+  long status = s->reply.status;
+  if (!s->done)
+    curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
+  s->reply.status = (int)status;
+  s->reply.full = s->full && !s->done;
   s->done = false;
   *out = s->reply;
+}
+
+static void more(struct manta__http_client *c, int slot, uint8_t *to, size_t room)
+{
+  struct curl_slot *s = &c->slot[slot];
+  s->to = to;
+  s->room = room;
+  s->reply.got = 0;
+  s->full = false;
+  curl_easy_pause(s->easy, CURLPAUSE_CONT);
 }
 
 static void cancel(struct manta__http_client *c, int slot)
@@ -220,10 +303,11 @@ static void cancel(struct manta__http_client *c, int slot)
   struct curl_slot *s = &c->slot[slot];
   if (s->running)
     curl_multi_remove_handle(c->multi, s->easy);
-  s->running = s->done = false;
+  s->running = s->done = s->full = false;
 }
 
-static const struct manta__http http = {MANTA__HTTP_VERSION, create, destroy, start, wait, cancel};
+static const struct manta__http http = {
+    MANTA__HTTP_VERSION, create, destroy, start, wait, more, cancel};
 
 extern MANTA_API const struct manta__http *const manta_http_entry;
 const struct manta__http *const manta_http_entry = &http;
