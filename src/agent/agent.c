@@ -58,6 +58,7 @@ static void group_free(struct manta__agent_group *g)
   manta__agent_room_forget(g);
   manta__agent_attempt_leave(g);
   manta__agent_timer_stop(&g->health);
+  manta__agent_timer_stop(&g->usage);
   manta__agent_timer_stop(&g->gone_limit);
   manta__agent_output_close_files(g);
   manta__agent_snap_run_ended(g);

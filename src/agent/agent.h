@@ -24,6 +24,7 @@
  * holders.c   who holds what others wait for
  * snap.c      snapshots and the writer
  * fetch.c     rank 0's newest snapshot, for ranks that ask
+ * usage.c     what workers use
  * output.c    what workers print; lines.h: as a terminal would show it, logfile.h: in a file
  * door.c      the named socket of `manta ps`, `kill`, …
  * orphans.h   what workers have started themselves
@@ -132,6 +133,8 @@ struct manta__agent_worker {
   bool exit_asked;
   char cause[160]; /* why we killed it, or "" */
   bool hung;
+  uint64_t usage_ticks; /* CPU time when usage.c last looked … */
+  int64_t usage_ns;     /* … and when that was; 0: never */
   struct manta__slot_dup slot[MANTA__SLOTS];
   struct manta__snapq snapq;
 };
@@ -155,7 +158,7 @@ struct manta__agent_group {
   uint64_t turn;              /* raised when an attempt begins, or is known to end */
   uv_timer_t *gone_limit;
   double step_timeout;
-  uv_timer_t *health;
+  uv_timer_t *health, *usage;
   int64_t health_warned_ns;
   struct manta__agent_worker *workers;
   struct manta__loop_conn *writer;
@@ -369,6 +372,10 @@ void manta__agent_snap_driver_lost(struct manta__agent_group *g);
 bool manta__agent_writer_exited(struct manta__agent *a, pid_t pid, int status);
 void manta__agent_drain(struct manta__agent_group *g, struct manta__msg *m);
 void manta__agent_snap_run_ended(struct manta__agent_group *g);
+
+/* --- usage.c --- */
+/* The driver is told what the workers use, until the group is gone. */
+void manta__agent_usage_begin(struct manta__agent_group *g);
 
 /* --- output.c --- */
 struct manta__output *manta__agent_output_start(struct manta__agent_worker *w, int out, int err_fd,

@@ -452,6 +452,7 @@ static manta_status begin_attempt(struct manta__agent_group *g, struct plan *p,
   manta__agent_heirs_retire(g);
   manta__agent_heirs_release(g);
   watch_health(g, p->job.step_timeout);
+  manta__agent_usage_begin(g);
   return st;
 }
 

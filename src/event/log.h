@@ -46,7 +46,8 @@ enum manta__event {
   MANTA__EV_CKPT,    /* a checkpoint is on disk: dir, iteration, bytes, score */
   MANTA__EV_LOST,    /* a worker was lost: rank, host, pid, cause */
   MANTA__EV_NOTE,    /* a warning shown to the user: text */
-  MANTA__EV_FINISH   /* the run ended: status, message, results */
+  MANTA__EV_FINISH,  /* the run ended: status, message, results */
+  MANTA__EV_SAMPLE   /* what the workers of a host use, about once a second: host, workers */
 };
 
 struct manta__record {

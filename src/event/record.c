@@ -18,6 +18,8 @@ static const struct manta__event_info kinds[] = {
     {MANTA__EV_NOTE, "note", "text", "a warning shown to the user"},
     {MANTA__EV_FINISH, "finish", "status message results files start",
      "the run ended; status: the name of a manta_status, \"OK\" for success"},
+    {MANTA__EV_SAMPLE, "sample", "host workers",
+     "what the workers of a host use: maps of rank, pid, cpu (CPUs), rss, gpu_memory, gpu_use"},
 };
 
 const struct manta__event_info *manta__event_info(uint32_t kind)

@@ -296,6 +296,22 @@ static void on_storefail(manta_trainer *t, struct manta__link *n, struct manta__
   manta_value_fini(&v);
 }
 
+// --- what workers use ---------------------------------------------------------------------------
+
+static void on_sample(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  manta_value v = {0};
+  struct manta__sample_msg in;
+  manta_run *r = t->run;
+  if (r && m->id.run == r->id && m->id.attempt == r->membership.attempt &&
+      manta__sample_msg_unpack(m, &v, &in, NULL) == MANTA_OK) {
+    manta__run_log(r, MANTA__EV_SAMPLE, &v);
+    if (r->log)
+      manta__log_flush(r->log, NULL); // no row may come for long
+  }
+  manta_value_fini(&v);
+}
+
 // --- steps --------------------------------------------------------------------------------------
 
 static void send_abort(manta_run *r)
@@ -481,7 +497,7 @@ void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__ms
       [MANTA__M_LIVE] = on_output,         [MANTA__M_WARN] = on_warn,
       [MANTA__M_ASKED] = on_asked,         [MANTA__M_GIVE] = on_give,
       [MANTA__M_AGREE] = on_give,          [MANTA__M_FETCH] = on_fetch,
-      [MANTA__M_FETCHED] = on_fetch,
+      [MANTA__M_FETCHED] = on_fetch,       [MANTA__M_SAMPLE] = on_sample,
   };
   if (m->kind < MANTA__M_KINDS && handlers[m->kind])
     handlers[m->kind](t, n, m);
