@@ -16,6 +16,7 @@ _manta_options() {
   bench) echo "-n --workers --op --type --from --to --factor --ms --private --pin --json" ;;
   agent) echo "--stdio" ;;
   plot) echo "-o --output --rank --x --log --title" ;;
+  dashboard) echo "--port --bind --cert --key --insecure --token-file --allow-host" ;;
   prune) echo "--keep --older --unfinished --dry-run --json" ;;
   info) echo "--params --json" ;;
   status | ls | doctor) echo "--json" ;;
@@ -64,7 +65,7 @@ _manta_operands() {
   operands=()
   for ((i = 2; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -n | --workers | --lines | --rank | --logdir | --pdb | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --kind | -o | --output | --x | --title) ((i++)) ;;
+    -n | --workers | --lines | --rank | --logdir | --pdb | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host) ((i++)) ;;
     -*) ;;
     *) operands+=("${COMP_WORDS[i]}") ;;
     esac
@@ -74,7 +75,7 @@ _manta_operands() {
 _manta_operand() {
   case $1:${#operands[@]} in
   status:0 | logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | ckpt:1) _manta_words "$(_manta_runs)" ;;
-  ls:0 | prune:0) _manta_files -d ;;
+  ls:0 | dashboard:0 | prune:0) _manta_files -d ;;
   bench:0) _manta_words "comm" ;;
   ckpt:0) _manta_words "ls show verify export" ;;
   ckpt:2) _manta_words "$(_manta_checkpoints "${operands[1]}")" ;;
@@ -84,7 +85,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps ls plot prune kill resize notice ckpt sink agent bench info doctor version help"
+  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink agent bench info doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
@@ -94,7 +95,8 @@ _manta() {
   _manta_operands
   case $prev in
   --logdir | --dir) _manta_files -d && return ;;
-  -o | --output) _manta_files -f && return ;;
+  -o | --output | --cert | --key | --token-file) _manta_files -f && return ;;
+  --port | --bind | --allow-host) return ;;
   --to) [[ $command == bench ]] || _manta_files -f && return ;;
   --op) _manta_words "allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv" && return ;;
   --type) _manta_words "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64" && return ;;

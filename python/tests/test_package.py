@@ -107,7 +107,8 @@ def test_a_ninja_is_found_where_the_machine_has_none(tmp_path: Path) -> None:
 # Modules that are loaded when they are used, with a library that the system has to have.
 OUTSIDE = {"libmanta-ucx.so": r"libuc[pst]\.so", "libmanta-zlib.so": r"libz\.so",
            "libmanta-zstd.so": r"libzstd\.so", "libmanta-curl.so": r"libcurl\.so",
-           "libmanta-cairo.so": r"libcairo\.so"}
+           "libmanta-cairo.so": r"libcairo\.so",
+           "libmanta-dash.so": r"libmicrohttpd\.so"}
 
 
 def shared_objects() -> list[Path]:

@@ -76,6 +76,15 @@ static const struct manta__option bench_options[] = {
     {0}};
 static const struct manta__option info_options[] = {
     {0, "params", NULL, "list the MANTA_* environment variables instead"}, JSON, {0}};
+static const struct manta__option dashboard_options[] = {
+    {0, "port", "PORT", "to listen on; 0: any (8420, or any if that is taken)"},
+    {0, "bind", "ADDRESS", "to listen on (127.0.0.1)"},
+    {0, "cert", "FILE", "certificate for TLS, PEM"},
+    {0, "key", "FILE", "its key, PEM; nobody else may read it"},
+    {0, "insecure", NULL, "listen beyond this host without TLS"},
+    {0, "token-file", "FILE", "take the token from FILE instead of making one"},
+    {0, "allow-host", "NAME", "another name by which browsers reach this host"},
+    {0}};
 static const struct manta__option ckpt_options[] = {
     JSON,
     {0, "to", "FILE", "export: the tensors, as FILE.safetensors"},
@@ -107,6 +116,11 @@ const struct manta__command manta__commands[] = {
      "Without METRIC all are plotted; those whose names end in the same word share a panel. Lost\n"
      "workers are marked.\n" RUN_IS,
      plot_options, 1, -1, false, manta__cmd_plot},
+    {"dashboard", "[DIR]", "show runs in a browser",
+     "Prints a link and serves it until Ctrl-C, on this host only unless --bind says otherwise.\n"
+     "Nobody sees anything without the token in the link, and nothing can be changed. DIR is a\n"
+     "directory of runs, or of one run; without one it is MANTA_RESULTS, or ~/manta_results.\n",
+     dashboard_options, 0, 1, false, manta__cmd_dashboard},
     {"prune", "[DIR]", "remove old runs",
      "Needs --keep, --older or both: what either would leave stays. Runs that are still\n"
      "running, belong to another user, or whose directory is a link stay as well.\n",
@@ -218,7 +232,7 @@ void manta__help_all(void)
 {
   printf("usage: manta COMMAND [OPTION...] [ARGUMENT...]\n\ncommands:\n");
   for (const struct manta__command *c = manta__commands; c->name; c++)
-    printf("  %-8s  %s\n", c->name, c->brief);
+    printf("  %-9s  %s\n", c->name, c->brief);
   printf("\nmanta COMMAND --help says more; so do the manual pages manta(1) and manta(3).\n"
          "exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 75 asked to stop, 128+n "
          "ended by\nsignal n\n");

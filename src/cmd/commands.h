@@ -13,6 +13,7 @@ int manta__cmd_status(const struct manta__args *a);
 int manta__cmd_logs(const struct manta__args *a);
 int manta__cmd_ls(const struct manta__args *a);
 int manta__cmd_plot(const struct manta__args *a);
+int manta__cmd_dashboard(const struct manta__args *a);
 int manta__cmd_prune(const struct manta__args *a);
 int manta__cmd_ps(const struct manta__args *a);
 int manta__cmd_kill(const struct manta__args *a);

@@ -30,7 +30,7 @@
 #define COMPILER "unknown compiler"
 #endif
 
-static const char *const modules[] = {"nccl", "ucx"};
+static const char *const modules[] = {"nccl", "ucx", "dash"};
 #define MODULES (sizeof modules / sizeof *modules)
 
 struct facts {

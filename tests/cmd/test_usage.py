@@ -12,8 +12,9 @@ import select
 from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
-COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "plot", "prune", "kill", "resize",
-            "notice", "ckpt", "agent", "bench", "info", "doctor", "version", "help"]
+COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "plot", "dashboard", "prune", "kill",
+            "resize", "notice", "ckpt", "sink", "agent", "bench", "info", "doctor", "version",
+            "help"]
 
 
 def test_help_lists_every_command() -> None:

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * format.js - numbers, times and elements as people read them.
+ */
+'use strict';
+
+/* An element: el('td', {class: 'num', onclick: f}, 'text', child). Text is always text. */
+function el(tag, attributes, ...children) {
+  const e = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith('on')) e.addEventListener(key.slice(2), value);
+    else e.setAttribute(key, value === true ? '' : value);
+  }
+  e.append(...children.filter((c) => c !== null && c !== undefined));
+  return e;
+}
+
+/* Changes the text only if it is another one: screen readers and selections stay where they are. */
+function setText(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
+
+function number(v, digits = 4) {
+  if (v === null || v === undefined || !Number.isFinite(v)) return '–';
+  const size = Math.abs(v);
+  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return v.toExponential(digits - 1).replace('e+', 'e');
+  if (Number.isInteger(v)) return v.toLocaleString('en-US');
+  return String(Number(v.toPrecision(digits)));
+}
+
+function whole(v) {
+  return Number.isFinite(v) ? Math.round(v).toLocaleString('en-US') : '–';
+}
+
+function bytes(n) {
+  if (!Number.isFinite(n)) return '–';
+  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
+  let i = 0;
+  while (n >= 999.5 && i < units.length - 1) {
+    n /= 1000;
+    i++;
+  }
+  return `${i === 0 || n >= 99.5 ? Math.round(n) : Number(n.toPrecision(2))} ${units[i]}`;
+}
+
+function duration(s) {
+  if (!Number.isFinite(s)) return '–';
+  if (s < 0) s = 0;
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.floor(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${String(Math.floor(s / 60) % 60).padStart(2, '0')} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+/* A step: from microseconds to minutes. */
+function interval(s) {
+  if (!Number.isFinite(s)) return '–';
+  if (s < 1e-3) return `${Number((s * 1e6).toPrecision(3))} µs`;
+  if (s < 1) return `${Number((s * 1e3).toPrecision(3))} ms`;
+  return s < 60 ? `${Number(s.toPrecision(3))} s` : duration(s);
+}
+
+function clock(seconds) {
+  const d = new Date(seconds * 1000);
+  const two = (n) => String(n).padStart(2, '0');
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
+/* {"a": {"b": 1}} as [["a/b", 1]]; lists and empty maps as JSON. */
+function flatten(value, name = '', out = []) {
+  const isMap = value !== null && typeof value === 'object' && !Array.isArray(value);
+  if (isMap && Object.keys(value).length > 0)
+    for (const [key, inner] of Object.entries(value)) flatten(inner, name ? `${name}/${key}` : key, out);
+  else if (name) out.push([name, value]);
+  return out;
+}
+
+function plainValue(v) {
+  if (typeof v === 'number') return number(v, 6);
+  return typeof v === 'string' ? v : JSON.stringify(v);
+}
+
+/* What terminals take as colours and cursor movements. */
+function withoutEscapes(text) {
+  // eslint-disable-next-line no-control-regex
+  return text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]/g, '');
+}
+
+function median(values) {
+  const v = values.filter(Number.isFinite).sort((a, b) => a - b);
+  return v.length ? v[v.length >> 1] : NaN;
+}
