@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/log.h"
+#include "sys/oom.h"
 #include "sys/runtime.h"
 #include "sys/sock.h"
 

@@ -16,7 +16,4 @@ void manta__orphans_mark(char *buf, size_t size, pid_t agent, int64_t wid);
  * those whose environment carries its mark) and all their descendants. Returns how many. */
 int manta__orphans_end(pid_t agent, int64_t wid, pid_t sid);
 
-/* Whether the cgroup's count of OOM kills rose since the last call (*seen; 0 at first). */
-bool manta__oom_happened(uint64_t *seen);
-
 #endif

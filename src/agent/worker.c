@@ -23,6 +23,7 @@
 #include "group/worker.h"
 #include "group/zygote.h"
 #include "sys/lifeline.h"
+#include "sys/oom.h"
 #include "sys/sock.h"
 
 #define STATUS_LATE_S 1.0 /* a dead worker's status may take so long to arrive from its zygote */

@@ -31,6 +31,7 @@ struct writer {
   struct manta__retention keep;
   manta__store *store;
   bool driver_lost, agent_lost;
+  bool logged;            // false: a light run, whose rows somebody else keeps
   manta__log_writer *log; // of the salvage
 };
 
@@ -54,6 +55,8 @@ static void salvage(struct writer *w, struct manta__msg *m)
   manta_error err = MANTA_ERROR_INIT;
   struct manta__ring ring;
   w->driver_lost = true;
+  if (!w->logged)
+    return;
   int fd = manta__msg_take_fd(m, 0);
   if (fd < 0 || manta__ring_open(&ring, fd, &err) < 0)
     return;
@@ -116,7 +119,7 @@ static manta_status persist(struct writer *w, struct manta__msg *m, const struct
     if (st == MANTA_OK) {
       int last = last_segment(w->rundir);
       st = await_rows(w, &ring, s->ring_pos, err);
-      if (st == MANTA_OK)
+      if (st == MANTA_OK && w->logged)
         st = manta__log_sync(w->rundir, last > 1 ? last - 1 : 1, last_segment(w->rundir), err);
       if (st == MANTA_OK)
         st = manta__store_commit(w->store, man, err);
@@ -219,7 +222,7 @@ manta_status manta__writer_start(const struct manta__writer_job *job, int *sock,
 
 int manta__writer_main(int conn, int rundir, char *const argv[])
 {
-  struct writer w = {.rundir = rundir};
+  struct writer w = {.rundir = rundir, .logged = faccessat(rundir, "run.log", F_OK, 0) == 0};
   manta_error err = MANTA_ERROR_INIT;
   prctl(PR_SET_NAME, "manta-writer");
   signal(SIGPIPE, SIG_IGN);

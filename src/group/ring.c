@@ -119,6 +119,14 @@ void manta__ring_wait_room(struct manta__ring *r, int64_t by)
   atomic_store(&r->h->waiting, 0);
 }
 
+void manta__ring_wait_read(struct manta__ring *r, uint64_t pos, int64_t by)
+{
+  atomic_store(&r->h->waiting, 1);
+  if (atomic_load(&r->h->tail) < pos)
+    manta__futex_wait(&r->h->waiting, 1, by);
+  atomic_store(&r->h->waiting, 0);
+}
+
 // --- consumer -----------------------------------------------------------------------------------
 
 // A worker may still be scribbling: what was checked must be what is used, so it is read once.

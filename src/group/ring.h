@@ -79,6 +79,8 @@ static inline bool manta__ring_sleeps(struct manta__ring *r)
 }
 /* Waits until the consumer has moved, at most until `by`. */
 void manta__ring_wait_room(struct manta__ring *r, int64_t by);
+/* Waits until it has given back all before `pos`, at most until `by`. */
+void manta__ring_wait_read(struct manta__ring *r, uint64_t pos, int64_t by);
 
 /* Consumer: the next record, borrowed until manta__ring_release, or NULL. MANTA_ECORRUPT in *st for
  * a ring that a crashing worker scribbled over; nothing more comes out of it then. */

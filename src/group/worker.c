@@ -18,6 +18,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
+#include "group/apart.h"
+#include "group/place.h"
 #include "group/proto.h"
 #include "sys/crash.h"
 #include "sys/lifeline.h"
@@ -84,8 +86,12 @@ static void leave_terminal(void)
 
 // A child that the train function forks shares our sockets: it must neither speak nor hold them
 // open.
+static bool apart; // … unless it is the one that a job is for
+
 static void forget_in_child(void)
 {
+  if (apart)
+    return;
   self.dead = true;
   manta__fd_close(&self.lifeline);
   manta__fd_close(&self.wake);
@@ -114,85 +120,6 @@ static manta_status be_born(const int *fds, manta_error *err)
 }
 
 // --- what surrounds a job ------------------------------------------------------------------------
-
-static void set_number(const char *name, int64_t n)
-{
-  char text[24];
-  snprintf(text, sizeof text, "%lld", (long long)n);
-  setenv(name, text, 1);
-}
-
-static void take_environment(const manta_value *list)
-{
-  if (!list || list->type != MANTA_LIST)
-    return;
-  clearenv();
-  for (size_t i = 0; i < list->count; i++) {
-    const char *pair = manta_value_as_string(manta_value_at(list, i), "");
-    const char *eq = strchr(pair, '=');
-    if (!eq || eq == pair)
-      continue;
-    char name[256];
-    size_t n = (size_t)(eq - pair);
-    if (n < sizeof name) {
-      memcpy(name, pair, n);
-      name[n] = 0;
-      setenv(name, eq + 1, 1);
-    }
-  }
-}
-
-static void take_cpus(const manta_value *list)
-{
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (size_t i = 0; list && i < list->count; i++) {
-    int64_t cpu = manta_value_as_int(manta_value_at(list, i), -1);
-    if (cpu >= 0 && cpu < CPU_SETSIZE)
-      CPU_SET((size_t)cpu, &set);
-  }
-  if (CPU_COUNT(&set) > 0 && sched_setaffinity(0, sizeof set, &set) < 0)
-    manta__warn("cannot pin this worker: %m");
-}
-
-// Descendants that never exec have the environment the kernel shows of us, which setenv does not
-// touch: there is room for the mark in it if a zygote left it.
-static void take_mark(const char *mark)
-{
-  static char *room;
-  for (char **e = environ; !room && *e; e++)
-    if (!strcmp(*e, MANTA__MARK_ENV "=" MANTA__MARK_ROOM))
-      room = *e + sizeof MANTA__MARK_ENV;
-  if (room && strlen(mark) < sizeof MANTA__MARK_ROOM) {
-    memset(room, 0, sizeof MANTA__MARK_ROOM - 1);
-    memcpy(room, mark, strlen(mark));
-  }
-}
-
-// The run's own number, or the host's part of it; 0: as the environment says.
-static void take_threads(const struct manta__job *job, const struct manta__job_msg *head)
-{
-  int64_t threads = manta_value_as_int(manta_value_get(&job->spec, "threads"), 0);
-  if (threads < 0)
-    threads = head->threads;
-  if (threads > 0 && threads <= INT_MAX)
-    manta__omp_set_threads((int)threads);
-}
-
-// torchrun's names, so that code written for it finds its place.
-static void take_place(const struct manta__job *job, const struct manta__job_msg *head)
-{
-  set_number("RANK", job->id.rank);
-  set_number("WORLD_SIZE", job->world);
-  set_number("LOCAL_RANK", job->local_rank);
-  set_number("LOCAL_WORLD_SIZE", job->local_world);
-  set_number("NODE_RANK", job->node_rank);
-  take_threads(job, head);
-  if (head->gpus)
-    setenv("CUDA_VISIBLE_DEVICES", head->gpus, 1);
-  setenv(MANTA__MARK_ENV, head->mark, 1);
-  take_cpus(head->cpus);
-}
 
 // The payload stays where it is, for all workers of the host; what it says about itself is checked.
 static manta_status read_spec(struct manta__job *job, int fd, manta_error *err)
@@ -260,9 +187,9 @@ static manta_status begin_job(struct manta__job *job, const struct manta__job_ms
                            job->world, job->local_rank, job->ctl->cells);
   MANTA_TRY(take_hosts(job, head, err));
   MANTA_TRY(read_spec(job, m->fd[1], err));
-  take_mark(head->mark); // before our own environment is gone
-  take_environment(manta_value_get(&job->spec, "env"));
-  take_place(job, head);
+  manta__place_mark(head->mark); // before our own environment is gone
+  manta__place_environment(manta_value_get(&job->spec, "env"));
+  manta__place_take(job, head);
   const char *cwd = manta_value_as_string(manta_value_get(&job->spec, "cwd"), NULL);
   if (cwd && chdir(cwd) < 0)
     return manta_error_set(err, MANTA_EIO, "the driver's directory %s, on host %s: %m", cwd,
@@ -338,6 +265,8 @@ static void say_done(struct manta__job *job, manta_status st, manta_error *err, 
                   .kind = job->result_fd >= 0 ? job->result_kind : NULL, .result = result);
   say(MANTA__M_DONE, &job->id, &done, job->result_fd);
   manta__fd_close(&job->result_fd);
+  if (job->told)
+    atomic_store(job->told, 1);
 }
 
 // --- a job ---------------------------------------------------------------------------------------
@@ -400,6 +329,13 @@ static manta_status take_job(struct manta__job *job, struct manta__msg *m, manta
   return st == MANTA_OK ? hold(job, err) : st;
 }
 
+static void let_live(struct manta__job *job)
+{
+  if (job->cell)
+    manta__robust_release(&job->cell->life);
+  job->over = true;
+}
+
 static void tell_end(struct manta__job *job, manta_status st, manta_error *err, manta_value *result)
 {
   if (job->cell)
@@ -408,9 +344,8 @@ static void tell_end(struct manta__job *job, manta_status st, manta_error *err, 
   fflush(stderr);
   leave_terminal();
   say_done(job, st, err, result);
-  if (job->cell)
-    manta__robust_release(&job->cell->life);
-  job->over = true;
+  if (!job->told) // else the life is the worker's
+    let_live(job);
 }
 
 static void drop_spec(struct manta__job *job)
@@ -424,7 +359,8 @@ void manta__worker_leave(struct manta__job *job)
 {
   manta_error none = MANTA_ERROR_INIT;
   manta_value nothing = {0};
-  say(MANTA__M_LEAVES, &job->id, NULL, -1);
+  if (!job->told)
+    say(MANTA__M_LEAVES, &job->id, NULL, -1);
   tell_end(job, MANTA_OK, &none, &nothing);
   _exit(0);
 }
@@ -451,15 +387,77 @@ static bool is_void(const struct manta__job *job, manta_status st)
          (st >= 0 && manta__ctl_check(job->ctl, NULL) < 0);
 }
 
+_Noreturn static void be_apart(struct manta__job *job)
+{
+  manta_value result = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  manta_status st = job_ops->run(job, &result, &err);
+  tell_end(job, st, &err, &result);
+  _exit(0);
+}
+
+// A page that a fork and its worker see, or NULL.
+static _Atomic uint32_t *shared_word(void)
+{
+  static _Atomic uint32_t *word;
+  void *p =
+      word ? word
+           : mmap(NULL, sizeof *word, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  word = p == MAP_FAILED ? NULL : p;
+  if (word)
+    atomic_store(word, 0);
+  return word;
+}
+
+// Calls the function in a fork, and says what that could not say itself.
+static void run_apart(struct manta__job *job)
+{
+  manta_value nothing = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  char how[160];
+  apart = true;
+  pid_t pid = manta__apart_fork(&job_ops->fork);
+  if (pid == 0)
+    be_apart(job);
+  apart = false;
+  if (pid < 0)
+    manta_error_set(&err, MANTA_EWORKER, "cannot fork: %m");
+  int status = pid > 0 ? manta__apart_wait(pid) : 0;
+  self.ring.pos = atomic_load(&self.ring.h->head);
+  self.ring.seen = atomic_load(&self.ring.h->tail);
+  atomic_store(&job->cell->running, 0);
+  if (pid > 0 && !atomic_load(job->told)) {
+    manta__apart_explain(status, how, sizeof how);
+    manta_error_set(&err, MANTA_EWORKER, "pid %d: %s", (int)pid, how);
+  }
+  if (!atomic_load(job->told))
+    say_done(job, err.status, &err, &nothing);
+  let_live(job);
+}
+
+// True: the job is over.
+static bool serve_apart(struct manta__job *job)
+{
+  if (!manta_value_as_bool(manta_value_get(&job->spec, "apart"), false))
+    return false;
+  if (manta__apart_can() && (job->told = shared_word())) {
+    run_apart(job);
+    return true;
+  }
+  say(MANTA__M_LEAVES, &job->id, NULL, -1);
+  job->spent = true;
+  return false;
+}
+
 static void serve_job(struct manta__msg *m)
 {
   struct manta__job job;
   manta_value result = {0};
   manta_error err = MANTA_ERROR_INIT;
   manta_status st = take_job(&job, m, &err);
-  if (st == MANTA_OK)
+  if (st == MANTA_OK && !serve_apart(&job))
     st = job_ops->run(&job, &result, &err);
-  bool given_up = is_void(&job, st);
+  bool given_up = job.spent || is_void(&job, st);
   if (!job.over)
     tell_end(&job, st, &err, &result);
   if (given_up)

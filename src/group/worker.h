@@ -54,6 +54,8 @@ struct manta__job {
   struct manta__ctl *ctl;
   size_t ctl_bytes;
   bool over;                /* the agent has been told of its end */
+  bool spent;               /* the process ends with it, whatever `keep` says */
+  _Atomic uint32_t *told;   /* in a fork of the worker, and there: set when its end is told */
   struct manta__cell *cell; /* ours: by local rank, as the segment is one host's */
   struct manta__ident id;   /* run, attempt, rank */
   int world, local_rank, local_world, node_rank;

@@ -59,7 +59,8 @@ static void over(manta_run *r)
   manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
     log_finish(r);
-    manta__log_flush(r->log, NULL);
+    if (r->log)
+      manta__log_flush(r->log, NULL);
   }
   manta__run_sinks_finish(r);
 }
@@ -73,6 +74,14 @@ static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
     over(r);
 }
 
+// Then nobody needs to be asked. What a host behind a bridge has saved may be on its way.
+static bool wrote_nothing(const manta_run *r)
+{
+  const manta_trainer *t = r->trainer;
+  return r->exec ||
+         (r->light && t->newest.fd < 0 && t->hosts == 1 && !manta__link_remote(t->host[0].link));
+}
+
 // Asks all agents to say when nothing waits to be written any more.
 static void settle(manta_run *r)
 {
@@ -80,7 +89,7 @@ static void settle(manta_run *r)
   manta_error err = MANTA_ERROR_INIT;
   double limit = r->error.status == MANTA_ECANCELED ? SETTLE_STOP_S : SETTLE_S;
   r->settling = 1 + r->storing.busy; // ours: none of the answers comes before all were asked
-  for (int i = 0; i < t->hosts && !r->exec; i++) {
+  for (int i = 0; i < t->hosts && !wrote_nothing(r); i++) {
     struct manta__link *n = t->host[i].link;
     struct manta__msg m = {.kind = MANTA__M_DRAIN, .group = t->group};
     if (n->conn && manta__rpc_call(&n->rpc, n->conn, &m, NULL, manta__deadline(limit), on_settled,
@@ -94,7 +103,7 @@ static void settle(manta_run *r)
 static void compose_error(manta_run *r)
 {
   r->error = r->membership.root;
-  if (r->error.status == MANTA_EPREEMPTED && r->dir)
+  if (r->error.status == MANTA_EPREEMPTED && r->dir && !r->light)
     snprintf(r->error.message, sizeof r->error.message,
              "asked to stop; `manta resume %s` continues from the newest checkpoint", r->dir);
   if (manta_status_harm(r->error.status) == MANTA_HARM_RANK && r->membership.retries > 0) {

@@ -61,7 +61,7 @@ static manta_status choose_checkpoint(manta_run *r, int64_t *iteration, struct m
     struct manta__origin slot = {.fd = {r->trainer->newest.fd}, .count = 1, .memory = true};
     return manta__origin_dup(out, &slot, err);
   }
-  if (open_newest(r, iteration, out, err) == MANTA_OK)
+  if (!r->afresh && open_newest(r, iteration, out, err) == MANTA_OK)
     return MANTA_OK;
   *iteration = r->initial_iteration;
   return manta__origin_dup(out, &r->initial, err);

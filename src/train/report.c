@@ -13,6 +13,7 @@
 
 #define gate          manta__session_gate
 #define WAIT_STEP_NS  20000000 /* how often a waiting call looks at the abort word */
+#define LOOK_NS       500000   /* … at first, when it waits for a decision */
 #define CLOCKS_NS     10000000 /* how long the two clocks count as running alike */
 #define AUTO_FIELDS   3
 #define AUTO_BYTES    96
@@ -145,10 +146,24 @@ static manta_status put(manta_session *s, const manta_value *row, size_t need, m
   beat(s, now);
   if (s->score_key)
     note_score(s, row);
-  // Whoever never saves has nothing to wait for after a notice.
-  if (manta_session_preempted(s) && !s->saves)
-    return manta__session_asked_to_stop(err);
   return MANTA_OK;
+}
+
+// In lockstep the driver gives the row's place back when it has decided what becomes of us. In
+// `row`, as long as that takes.
+static manta_status await_decision(manta_session *s, manta_error *err)
+{
+  struct manta__ring *ring = &s->job->worker->ring;
+  manta_status st = MANTA_OK;
+  int64_t step = LOOK_NS;
+  atomic_store(&s->job->cell->stalled, 1);
+  while (manta__ring_tail(ring) < ring->pos && (st = manta__ctl_check(s->job->ctl, err)) == 0) {
+    manta__ring_wait_read(ring, ring->pos, manta__now() + step);
+    step = 2 * step < WAIT_STEP_NS ? 2 * step : WAIT_STEP_NS;
+  }
+  manta_session_heartbeat(s);
+  atomic_store(&s->job->cell->stalled, 0);
+  return st;
 }
 
 static void wake_driver(struct manta__worker *w)
@@ -165,6 +180,14 @@ manta_status manta_session_report(manta_session *s, const manta_value *row, mant
   MANTA_TRY(check_row(row, &need, err));
   MANTA_TRY(manta__gate_enter(&gate, &gate.row, "report", err));
   manta_status st = put(s, row, need, err);
+  if (st == MANTA_OK && s->lockstep) {
+    manta__mutex_fence();
+    wake_driver(gate.worker);
+    st = await_decision(s, err);
+  }
+  // Whoever never saves has nothing to wait for after a notice.
+  if (st == MANTA_OK && manta_session_preempted(s) && !s->saves)
+    st = manta__session_asked_to_stop(err);
   manta__mutex_leave(&gate.row);
   manta__mutex_fence();
   wake_driver(gate.worker); // which outlives the job

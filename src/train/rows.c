@@ -58,7 +58,7 @@ static void tell_start(manta_run *r)
 static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum manta__ahead how)
 {
   manta_error err = MANTA_ERROR_INIT;
-  if (!r || rec->id.run != r->id || !r->log)
+  if (!r || rec->id.run != r->id || (!r->log && !r->light))
     return true;
   bool current = rec->id.attempt == r->membership.attempt; // else: logged, void
   bool fits = manta__align_fits(&r->align, rec->iteration);
@@ -66,7 +66,8 @@ static bool take_row(manta_run *r, const struct manta__ring_rec *rec, enum manta
     return false;
   if (current && rec->iteration < r->align.next)
     r->gaps_are_fine = false; // a late row: that rank does report
-  log_row(r, rec);
+  if (r->log)
+    log_row(r, rec);
   if (r->timeline.first_row == 0)
     tell_start(r);
   if (current && (fits || how == MANTA__PUSH) &&
@@ -104,7 +105,7 @@ void manta__rows_release(manta_trainer *t)
   if (t->run && t->run->log)
     manta__log_flush(t->run->log, &err); // a failure is kept and told by the log itself
   for (struct manta__peer *p = t->peers; p; p = p->next)
-    if (p->ring.h)
+    if (p->ring.h && !(t->run && t->run->lockstep))
       manta__ring_release(&p->ring);
   if (t->run)
     manta__rows_queue(t->run);

@@ -150,7 +150,8 @@ static void describe_loss(manta_error *out, const manta_run *r, int rank,
   if (r->logs < 0 || faccessat(r->logs, log, F_OK, 0) < 0)
     return; // it printed nothing
   size_t n = strlen(out->message);
-  snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/logs/%s", r->dir, log);
+  snprintf(out->message + n, sizeof out->message - n, "\nits log: %s/%s%s", r->dir,
+           r->light ? "" : "logs/", log);
 }
 
 // `v`: the same, as run.log records it.

@@ -10,6 +10,7 @@
  * (3) A handle outlives its trainer: it has parted from it then, and is over.
  *
  *   run_api.c   a run from the user's thread: beginning and end; job.c: what its workers are told
+ *   light.h     a run whose record somebody else keeps
  *   rundir.c    its directory: fresh, adopted or only read again
  *   run.c       what happens to it: messages of the agents, steps
  *   ranks.c     what it has by rank
@@ -41,6 +42,7 @@
 #include "train/screen.h"
 #include "train/terminal.h"
 
+struct manta__light;
 struct manta__link;
 struct manta__msg;
 
@@ -62,6 +64,8 @@ struct manta_run {
   struct manta__tty tty;
   bool exec;              /* an execute call: no directory, no rows */
   bool single;            /* … of rank 0 alone */
+  bool light, lockstep;   /* train/light.h; … in lockstep */
+  bool apart, afresh;     /* its function is called in forks; no checkpoint on disk counts */
   bool resumed, replayed; /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
@@ -156,5 +160,8 @@ void manta__run_part(manta_run *r, const char *why);
  */
 manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *resume,
                                   uint32_t *attempt, manta_error *err);
+/* The same for a light run. */
+manta_status manta__run_light_directory(manta_run *r, const struct manta__light *l,
+                                        manta_error *err);
 
 #endif

@@ -18,6 +18,7 @@
 #include "train/deliver.h"
 #include "train/driver.h"
 #include "train/form.h"
+#include "train/light.h"
 #include "train/run.h"
 #include "train/sinks.h"
 #include "train/trainer.h"
@@ -95,6 +96,19 @@ static manta_status open_initial(manta_run *r, const char *dir, manta_error *err
   MANTA_TRY(st);
   r->initial.given = true;
   MANTA_TRY(manta__origin_load(&c, &r->initial, true, err));
+  r->initial_iteration = manta_checkpoint_iteration(c);
+  manta_checkpoint_close(c);
+  return MANTA_OK;
+}
+
+// A snapshot in memory, of another run.
+static manta_status begin_from(manta_run *r, int fd, manta_error *err)
+{
+  manta_checkpoint *c;
+  struct manta__origin o = {.fd = {fd}, .count = 1, .given = true};
+  MANTA_TRY(manta__origin_dup(&r->initial, &o, err));
+  r->initial.given = true;
+  MANTA_TRY(manta__origin_load(&c, &r->initial, false, err));
   r->initial_iteration = manta_checkpoint_iteration(c);
   manta_checkpoint_close(c);
   return MANTA_OK;
@@ -210,8 +224,37 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
   return st;
 }
 
+// What comes before its workers are asked for: an identity, a place for what it leaves.
+static manta_status settle_in(manta_run *r, manta_train_fn fn, const manta_run_config *rc,
+                              const struct manta__light *l, uint32_t *attempt, manta_error *err)
+{
+  manta_trainer *t = r->trainer;
+  if (r->exec && getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
+    return manta_error_set(err, MANTA_EIO, "getrandom: %m");
+  if (r->exec)
+    return MANTA_OK;
+  if (l) {
+    r->light = true;
+    r->apart = l->apart;
+    r->lockstep = l->lockstep;
+    r->afresh = l->fresh || l->from >= 0;
+    *attempt = l->attempt;
+    MANTA_TRY(manta__run_light_directory(r, l, err));
+  } else {
+    MANTA_TRY(manta__run_directory(r, fn, rc->resume, attempt, err));
+  }
+  manta__free(t->run_dir);
+  t->run_dir = manta__strdup(r->dir);
+  t->score_min = r->score_min;
+  if (!l)
+    manta__run_sinks_start(r);
+  manta__call_start(r);
+  return MANTA_OK;
+}
+
 static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
-                          const manta_run_config *given, enum purpose what, manta_error *err)
+                          const manta_run_config *given, enum purpose what,
+                          const struct manta__light *l, manta_error *err)
 {
   static const manta_run_config dflt = MANTA_RUN_CONFIG_INIT;
   manta_run_config full, *rc = &full;
@@ -228,20 +271,12 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
   if (!r)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
   manta_status st = fill_run(r, rc, err);
-  bool exec = what >= EXECUTE;
+  if (st == MANTA_OK && l && l->from >= 0)
+    st = begin_from(r, l->from, err);
   if (st == MANTA_OK && what == ITERATE)
     r->align.drop = false;
-  if (st == MANTA_OK && exec && getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
-    st = manta_error_set(err, MANTA_EIO, "getrandom: %m");
-  if (st == MANTA_OK && !exec)
-    st = manta__run_directory(r, fn, rc->resume, &attempt, err);
-  if (st == MANTA_OK && !exec) {
-    manta__free(t->run_dir);
-    t->run_dir = manta__strdup(r->dir);
-    t->score_min = r->score_min;
-    manta__run_sinks_start(r);
-    manta__call_start(r);
-  }
+  if (st == MANTA_OK)
+    st = settle_in(r, fn, rc, l, &attempt, err);
   if (st == MANTA_OK && r->replayed)
     t->run = r;
   else if (st == MANTA_OK)
@@ -257,7 +292,14 @@ static manta_status start(manta_run **out, manta_trainer *t, manta_train_fn fn,
 manta_status manta_run_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
                              const manta_run_config *rc, manta_error *err)
 {
-  return start(out, t, fn, rc, ITERATE, err);
+  return start(out, t, fn, rc, ITERATE, NULL, err);
+}
+
+manta_status manta__light_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
+                                const manta_run_config *rc, const struct manta__light *l,
+                                manta_error *err)
+{
+  return start(out, t, fn, rc, ITERATE, l, err);
 }
 
 bool manta_run_finished(const manta_run *r)
@@ -341,7 +383,7 @@ manta_status manta_trainer_run(manta_trainer *t, manta_train_fn fn, const manta_
                                manta_value *results, manta_error *err)
 {
   manta_run *r;
-  MANTA_TRY(start(&r, t, fn, rc, RUN, err));
+  MANTA_TRY(start(&r, t, fn, rc, RUN, NULL, err));
   return run_to_end(r, results, err);
 }
 
@@ -351,7 +393,7 @@ static manta_status execute(manta_trainer *t, manta_train_fn fn, const manta_val
   manta_run *r;
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   rc.config = arg;
-  MANTA_TRY(start(&r, t, fn, &rc, what, err));
+  MANTA_TRY(start(&r, t, fn, &rc, what, NULL, err));
   return run_to_end(r, results, err);
 }
 

@@ -4,6 +4,7 @@
  * read again if that one had finished.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,6 +20,7 @@
 #include "sys/file.h"
 #include "sys/proc.h"
 #include "train/func.h"
+#include "train/light.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
@@ -163,4 +165,22 @@ manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *r
   if (st < 0)
     return st;
   return manta__dir_makeat(r->rundir, "logs", &r->logs, err);
+}
+
+// What workers print goes beside the checkpoints. The lock is for a driver after us; our own agent
+// may have it from an earlier run there.
+manta_status manta__run_light_directory(manta_run *r, const struct manta__light *l,
+                                        manta_error *err)
+{
+  r->rundir = open(l->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (r->rundir < 0)
+    return manta_error_set(err, MANTA_EIO, "open %s: %m", l->dir);
+  if (!(r->dir = manta__strdup(l->dir)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a run");
+  if (flock(r->rundir, LOCK_EX | LOCK_NB) < 0 && l->adopted)
+    MANTA_TRY(lock_directory(r->rundir, l->dir, err));
+  r->logs = fcntl(r->rundir, F_DUPFD_CLOEXEC, 3);
+  if (r->logs < 0 || getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
+    return manta_error_set(err, MANTA_EIO, "%s: %m", l->dir);
+  return MANTA_OK;
 }

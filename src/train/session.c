@@ -178,6 +178,8 @@ static manta_status begin(manta_session *s, struct manta__job *job, manta_error 
   const manta_value *config = manta_value_get(&job->spec, "config");
   s->config = config && config->type == MANTA_MAP ? config : &s->no_config;
   s->in_run = manta_value_as_bool(manta_value_get(&job->spec, "in_run"), true);
+  s->lockstep =
+      job->id.rank == 0 && manta_value_as_bool(manta_value_get(&job->spec, "lockstep"), false);
   s->score_key = manta_value_as_string(manta_value_get(&job->spec, "score"), NULL);
   s->detailed = manta__knob_bool(MANTA__KNOB_DETAILED_METRICS);
   gethostname(s->host, sizeof s->host - 1);

@@ -27,7 +27,8 @@ struct manta_session {
   struct manta__job *job;
   const manta_value *config;
   manta_value no_config;
-  bool in_run; /* false: an execute call, which neither reports nor saves */
+  bool in_run;   /* false: an execute call, which neither reports nor saves */
+  bool lockstep; /* a report returns when the driver has decided about it */
   _Atomic int64_t iteration;
   int64_t last_report_ns, began_ns;
   int64_t compared_ns, apart_ns; /* the wall clock and ours: when compared, and their difference */

@@ -11,6 +11,7 @@
 
 #include "agent/orphans.h"
 #include "base/clock.h"
+#include "sys/oom.h"
 #include "test.h"
 
 #define AGENT 4711 /* whatever the agent's number is: it is part of the mark */

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Light runs: no log of their own, a fork of the worker for each, reports in lockstep, snapshots
+ * that others begin from.
+ */
+#include "rig.h"
+
+#include "ckpt/slot.h"
+#include "train/light.h"
+
+#define WAIT_S 60.0
+
+static struct {
+  char dir[64];
+  manta_trainer *t;
+  manta_error err;
+} one;
+
+// --- what the trials do --------------------------------------------------------------------------
+
+static int calls; // in this process
+
+/* Reports "n" rows, saves after each if "save"; dies by the signal "die" before the row "at". */
+static manta_status trial(manta_session *s, manta_value *result, manta_error *err)
+{
+  int64_t n = manta_session_config_int(s, "n", 3), at = manta_session_config_int(s, "at", 1);
+  double w = 0;
+  manta_checkpoint *c = NULL;
+  calls++;
+  if (!board)
+    board_open();
+  MANTA_TRY(manta_session_load(s, &c, err));
+  if (c)
+    w = *(const double *)manta_checkpoint_tensor(c, "w")->data;
+  manta_checkpoint_close(c);
+  for (int64_t i = manta_session_iteration(s) + 1; i <= n; i++) {
+    if (i == at && manta_session_config_int(s, "die", 0)) {
+      board->fired++;
+      raise((int)manta_session_config_int(s, "die", 0));
+    }
+    w += 1;
+    board->at[0] = i;
+    manta_value row = MANTA_MAP(MANTA_KV_REAL("w", w), MANTA_KV_INT("pid", getpid()),
+                                MANTA_KV_INT("calls", calls));
+    MANTA_TRY(manta_session_report(s, &row, err));
+    manta_tensor tensor = MANTA_VECTOR("w", MANTA_F64, &w, 1);
+    manta_state state = {.tensors = &tensor, .count = 1};
+    if (manta_session_config_bool(s, "save", false))
+      MANTA_TRY(manta_session_save(s, &state, err));
+  }
+  return manta_value_set_int(result, getpid());
+}
+
+// --- the driver's side ---------------------------------------------------------------------------
+
+static int set_up(void **state)
+{
+  manta_trainer_config cfg = MANTA_TRAINER_CONFIG_INIT;
+  one.err = (manta_error)MANTA_ERROR_INIT;
+  strcpy(one.dir, "/tmp/manta-test-XXXXXX"); // style: a literal into a larger array
+  assert_non_null(mkdtemp(one.dir));
+  memset(board, 0, sizeof *board);
+  cfg.workers = 1;
+  cfg.quiet = true;
+  cfg.keep_workers = true;
+  cfg.max_retries = -2;
+  cfg.logdir = one.dir;
+  assert_ok(manta_trainer_create(&one.t, &cfg, &one.err), &one.err);
+  return 0;
+}
+
+static int tear_down(void **state)
+{
+  char cmd[128];
+  manta_trainer_destroy(one.t);
+  snprintf(cmd, sizeof cmd, "rm -rf %s 2>/dev/null", one.dir);
+  assert_true(within(5, system(cmd) == 0));
+  return 0;
+}
+
+static manta_run *start(const manta_value *config, const struct manta__light *how)
+{
+  manta_run *r;
+  manta_run_config rc = MANTA_RUN_CONFIG_INIT;
+  rc.config = config;
+  assert_ok(manta__light_start(&r, one.t, trial, &rc, how, &one.err), &one.err);
+  return r;
+}
+
+// The next row, which must be number `n`.
+static const manta_value *take(manta_run *r, int64_t n)
+{
+  static manta_rows rows;
+  int rc = manta_run_next(r, WAIT_S, &rows, &one.err);
+  if (rc != 1)
+    fail_msg("row %lld: %d: %s", (long long)n, rc, one.err.message);
+  assert_int_equal(rows.iteration, n);
+  return &rows.rows[0];
+}
+
+static manta_status end(manta_run *r)
+{
+  int rc;
+  while ((rc = manta_run_next(r, WAIT_S, NULL, &one.err)) == 1)
+    manta__light_answer(r);
+  return (manta_status)rc;
+}
+
+#define HOW(...)   (&(struct manta__light){.dir = one.dir, __VA_ARGS__})
+#define LIGHT(...) HOW(.fresh = true, .from = -1, __VA_ARGS__)
+
+static void every_call_has_a_process_of_its_own(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 2));
+  int64_t pid[3] = {0};
+  for (int i = 0; i < 3; i++) {
+    manta_run *r = start(&config, LIGHT(.apart = true));
+    const manta_value *row = take(r, 1);
+    pid[i] = manta_value_as_int(manta_value_get(row, "pid"), 0);
+    assert_int_equal(manta_value_as_int(manta_value_get(row, "calls"), 0), 1);
+    take(r, 2);
+    assert_ok(end(r), &one.err);
+    assert_int_equal(manta_value_as_int(manta_value_at(manta_run_results(r), 0), 0), pid[i]);
+    manta_run_close(r);
+  }
+  assert_true(pid[0] != pid[1] && pid[1] != pid[2] && pid[0] != pid[2]);
+  assert_int_not_equal(pid[0], manta_trainer_pid(one.t, 0));
+  char log[96];
+  snprintf(log, sizeof log, "%s/run.log", one.dir);
+  assert_int_equal(access(log, F_OK), -1);
+}
+
+static void a_kept_process_serves_many(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 1));
+  for (int i = 1; i <= 3; i++) {
+    manta_run *r = start(&config, LIGHT(.apart = false));
+    assert_int_equal(manta_value_as_int(manta_value_get(take(r, 1), "calls"), 0), i);
+    assert_ok(end(r), &one.err);
+    manta_run_close(r);
+  }
+}
+
+static void a_crash_is_one_runs_own(void **state)
+{
+  manta_value good = MANTA_MAP(MANTA_KV_INT("n", 1));
+  manta_value bad =
+      MANTA_MAP(MANTA_KV_INT("n", 3), MANTA_KV_INT("die", SIGKILL), MANTA_KV_INT("at", 2));
+  manta_run *r = start(&good, LIGHT(.apart = true));
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+  int worker = manta_trainer_pid(one.t, 0);
+  r = start(&bad, LIGHT(.apart = true));
+  take(r, 1);
+  assert_status(end(r), MANTA_EWORKER);
+  assert_has(one.err.message, "SIGKILL");
+  assert_int_equal(board->fired, 1);
+  manta_run_close(r);
+  r = start(&good, LIGHT(.apart = true));
+  take(r, 1);
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+  assert_int_equal(manta_trainer_pid(one.t, 0), worker);
+}
+
+static void in_lockstep_a_report_waits(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 3));
+  manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
+  for (int64_t i = 1; i <= 3; i++) {
+    take(r, i);
+    usleep(20000);
+    assert_int_equal(board->at[0], i); // it has not gone on
+    manta__light_answer(r);
+  }
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+}
+
+static void a_waiting_report_can_be_ended(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 3));
+  manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
+  take(r, 1);
+  manta_trainer_cancel(one.t);
+  assert_status(end(r), MANTA_ECANCELED);
+  assert_int_equal(board->at[0], 1);
+  manta_run_close(r);
+  r = start(&config, LIGHT(.apart = true)); // the worker is as it was
+  for (int64_t i = 1; i <= 3; i++)
+    take(r, i);
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+}
+
+static void a_paused_one_goes_on_from_disk(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 50), MANTA_KV_BOOL("save", true));
+  manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
+  take(r, 1);
+  manta__light_answer(r);
+  take(r, 2);
+  manta_trainer_notice(one.t);
+  manta__light_answer(r);
+  assert_status(end(r), MANTA_EPREEMPTED);
+  int64_t saved = manta__light_saved(r);
+  assert_true(saved >= 2);
+  manta_run_close(r);
+  r = start(&config, HOW(.from = -1, .apart = true, .attempt = 1));
+  const manta_value *row = take(r, saved + 1);
+  assert_near(manta_value_as_real(manta_value_get(row, "w"), -1), (double)saved + 1, 0);
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+}
+
+static void another_begins_from_a_live_snapshot(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 5), MANTA_KV_BOOL("save", true));
+  int fd;
+  int64_t at = 0;
+  manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
+  assert_ok(manta__light_capture(r, &fd, &at, &one.err), &one.err);
+  assert_int_equal(fd, -1); // nothing was saved yet
+  take(r, 1);
+  manta__light_answer(r);
+  take(r, 2);
+  assert_true(within(5, manta__light_saved(r) == 1));
+  assert_ok(manta__light_capture(r, &fd, &at, &one.err), &one.err);
+  assert_true(fd >= 0);
+  assert_int_equal(at, 1);
+  manta_run_close(r);
+  r = start(&config, HOW(.from = fd, .apart = true, .attempt = 1));
+  const manta_value *row = take(r, 2);
+  assert_near(manta_value_as_real(manta_value_get(row, "w"), -1), 2, 0);
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+  close(fd);
+}
+
+int main(int argc, char **argv)
+{
+  manta_init(&argc, &argv);
+  board_open();
+#define light_test(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+  const struct CMUnitTest tests[] = {
+      light_test(every_call_has_a_process_of_its_own),
+      light_test(a_kept_process_serves_many),
+      light_test(a_crash_is_one_runs_own),
+      light_test(in_lockstep_a_report_waits),
+      light_test(a_waiting_report_can_be_ended),
+      light_test(a_paused_one_goes_on_from_disk),
+      light_test(another_begins_from_a_live_snapshot),
+  };
+  int failed = cmocka_run_group_tests_name("light", tests, NULL, NULL);
+  board_close();
+  return failed;
+}
