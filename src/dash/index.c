@@ -11,8 +11,8 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "dash/index_note.h"
-#include "event/packed.h"
 #include "event/record.h"
+#include "event/row.h"
 
 #define MAX_CUTS 65536
 #define SLOWER   1.5 /* than the median: a straggler */
@@ -193,9 +193,8 @@ static manta_status series_of(struct row *w, const char *name, size_t len, uint3
   return MANTA_OK;
 }
 
-static void take_number(void *ctx, const char *name, size_t len, double value)
+static void take_number(struct row *w, const char *name, size_t len, double value)
 {
-  struct row *w = ctx;
   uint32_t at;
   if (len == 0 || !is_shown(name, len))
     return;
@@ -240,7 +239,11 @@ static manta_status take_row(struct manta__index *x, const struct manta__record 
   r->iteration = iteration;
   struct row w = {x, r,       h->id.rank, iteration, (double)(h->wall_ns - x->begin_ns) / 1e9,
                   0, MANTA_OK};
-  manta__packed_numbers(payload, h->len, take_number, &w);
+  struct manta__row_walk walk;
+  double value;
+  manta__row_walk(&walk, payload, h->len);
+  while (manta__row_next(&walk, &value))
+    take_number(&w, walk.name, walk.name_len, value);
   return w.st;
 }
 

@@ -149,7 +149,7 @@ static void draw_losses(const struct drawing *d)
 static void draw_band(const struct drawing *d, const struct manta__plot_line *l,
                       struct manta__spot *spots)
 {
-  const struct manta__series *s = l->series;
+  const struct manta__plot_series *s = l->series;
   bool wide = false;
   for (size_t i = 0; i < s->count; i++) {
     const struct manta__bin *b = &s->bins[i];
@@ -166,7 +166,7 @@ static void draw_band(const struct drawing *d, const struct manta__plot_line *l,
 static void draw_line(const struct drawing *d, const struct manta__plot_line *l,
                       struct manta__spot *spots)
 {
-  const struct manta__series *s = l->series;
+  const struct manta__plot_series *s = l->series;
   struct manta__pen pen = {colour_of(l), 1.8, 1, false, false};
   draw_band(d, l, spots);
   for (size_t i = 0; i < s->count; i++) {

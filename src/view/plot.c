@@ -44,7 +44,7 @@ static struct manta__plot_panel *panel_for(struct manta__plot *p, const char *me
 static void add_lines(struct manta__plot *p, const char *metric)
 {
   for (size_t i = 0; i < p->run_count; i++) {
-    const struct manta__series *s = manta__run_series_find(&p->runs[i], metric);
+    const struct manta__plot_series *s = manta__run_series_find(&p->runs[i], metric);
     struct manta__plot_panel *panel = s && s->count ? panel_for(p, metric) : NULL;
     if (panel && panel->count < MANTA__PLOT_LINES)
       panel->lines[panel->count++] = (struct manta__plot_line){.series = s, .run = i};

@@ -18,7 +18,7 @@
 #define MANTA__PLOT_RUNS   12
 
 struct manta__plot_line {
-  const struct manta__series *series;
+  const struct manta__plot_series *series;
   size_t run;
   int colour; /* its number */
   char label[2 * MANTA__ROW_NAME];

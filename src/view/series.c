@@ -10,7 +10,7 @@
 
 // --- one series ----------------------------------------------------------------------------------
 
-static int64_t bin_of(const struct manta__series *s, int64_t iteration)
+static int64_t bin_of(const struct manta__plot_series *s, int64_t iteration)
 {
   return (iteration - 1) / s->stride;
 }
@@ -25,7 +25,7 @@ static void merge(struct manta__bin *a, const struct manta__bin *b)
   a->count += b->count;
 }
 
-static void halve(struct manta__series *s)
+static void halve(struct manta__plot_series *s)
 {
   size_t n = 0;
   s->stride *= 2;
@@ -37,7 +37,7 @@ static void halve(struct manta__series *s)
   s->count = n;
 }
 
-static manta_status make_room(struct manta__series *s)
+static manta_status make_room(struct manta__plot_series *s)
 {
   if (s->count < s->cap)
     return MANTA_OK;
@@ -55,7 +55,8 @@ static manta_status make_room(struct manta__series *s)
   return MANTA_OK;
 }
 
-static manta_status add_point(struct manta__series *s, int64_t iteration, int64_t wall_ns, double x)
+static manta_status add_point(struct manta__plot_series *s, int64_t iteration, int64_t wall_ns,
+                              double x)
 {
   struct manta__bin one = {iteration, iteration, wall_ns, x, x, x, 1};
   if (!isfinite(x) || iteration < 1)
@@ -76,7 +77,8 @@ static manta_status add_point(struct manta__series *s, int64_t iteration, int64_
 
 // --- a run ---------------------------------------------------------------------------------------
 
-static struct manta__series *series_of(struct manta__run_series *s, const char *name, size_t hint)
+static struct manta__plot_series *series_of(struct manta__run_series *s, const char *name,
+                                            size_t hint)
 {
   if (hint < s->count && !strcmp(s->series[hint].name, name))
     return &s->series[hint];
@@ -87,7 +89,7 @@ static struct manta__series *series_of(struct manta__run_series *s, const char *
     return NULL;
   if (s->count == MANTA__METRICS_MAX)
     return NULL;
-  struct manta__series *one = &s->series[s->count++];
+  struct manta__plot_series *one = &s->series[s->count++];
   snprintf(one->name, sizeof one->name, "%s", name);
   one->stride = 1;
   return one;
@@ -103,7 +105,7 @@ static manta_status take_row(struct manta__run_series *s, const struct manta__re
   for (size_t hint = 0; manta__row_next(&w, &value);) {
     if (w.name[0] == '_')
       continue;
-    struct manta__series *one = series_of(s, w.name, hint);
+    struct manta__plot_series *one = series_of(s, w.name, hint);
     if (!one)
       continue;
     hint = (size_t)(one - s->series) + 1;
@@ -115,7 +117,7 @@ static manta_status take_row(struct manta__run_series *s, const struct manta__re
 static void cut_back(struct manta__run_series *s, int64_t to)
 {
   for (size_t i = 0; i < s->count; i++) {
-    struct manta__series *one = &s->series[i];
+    struct manta__plot_series *one = &s->series[i];
     while (one->count && one->bins[one->count - 1].first > to)
       one->count--;
     if (one->count && one->bins[one->count - 1].last > to)
@@ -169,8 +171,8 @@ void manta__run_series_fini(struct manta__run_series *s)
   *s = (struct manta__run_series){0};
 }
 
-const struct manta__series *manta__run_series_find(const struct manta__run_series *s,
-                                                   const char *name)
+const struct manta__plot_series *manta__run_series_find(const struct manta__run_series *s,
+                                                        const char *name)
 {
   for (size_t i = 0; i < s->count; i++)
     if (!strcmp(s->series[i].name, name))

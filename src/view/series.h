@@ -20,7 +20,7 @@ struct manta__bin {
   int64_t count;
 };
 
-struct manta__series {
+struct manta__plot_series {
   char name[MANTA__ROW_NAME];
   struct manta__bin *bins;
   size_t count, cap;
@@ -29,7 +29,7 @@ struct manta__series {
 
 /* What is drawn of one run. {0} is empty. */
 struct manta__run_series {
-  struct manta__series *series;
+  struct manta__plot_series *series;
   size_t count;
   struct manta__stats stats;
 };
@@ -40,8 +40,8 @@ manta_status manta__run_series_read(struct manta__run_series *out, int dirfd, in
                                     manta_error *err);
 void manta__run_series_fini(struct manta__run_series *s);
 /* By its name, or NULL. */
-const struct manta__series *manta__run_series_find(const struct manta__run_series *s,
-                                                   const char *name);
+const struct manta__plot_series *manta__run_series_find(const struct manta__run_series *s,
+                                                        const char *name);
 
 static inline double manta__bin_mean(const struct manta__bin *b)
 {

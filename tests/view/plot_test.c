@@ -33,7 +33,7 @@ static void a_long_run_has_few_bins(void **state)
     add(w, 0, 0, i, i == 7777 ? 99 : 1);
   manta__log_writer_close(w);
   assert_ok(manta__run_series_read(&s, b->dir, 0, &err), &err);
-  const struct manta__series *one = manta__run_series_find(&s, "loss");
+  const struct manta__plot_series *one = manta__run_series_find(&s, "loss");
   assert_non_null(one);
   assert_true(one->count <= MANTA__BINS && one->count > MANTA__BINS / 4);
   int64_t rows = 0, at = 0;
@@ -65,7 +65,7 @@ static void void_rows_are_not_drawn(void **state)
     add(w, 1, 0, i, 3);
   manta__log_writer_close(w);
   assert_ok(manta__run_series_read(&s, b->dir, 0, &err), &err);
-  const struct manta__series *one = manta__run_series_find(&s, "loss");
+  const struct manta__plot_series *one = manta__run_series_find(&s, "loss");
   assert_int_equal(one->count, 8);
   for (size_t i = 0; i < 8; i++)
     assert_near(manta__bin_mean(&one->bins[i]), i < 4 ? 1 : 3, 0);
@@ -85,7 +85,7 @@ static void ranks_together_have_a_band(void **state)
     add(w, 0, 1, i, 3);
   manta__log_writer_close(w);
   assert_ok(manta__run_series_read(&s, b->dir, -1, &err), &err);
-  const struct manta__series *one = manta__run_series_find(&s, "loss");
+  const struct manta__plot_series *one = manta__run_series_find(&s, "loss");
   assert_int_equal(one->count, 3);
   for (int i = 0; i < 3; i++) {
     assert_near(manta__bin_mean(&one->bins[i]), 2, 0);

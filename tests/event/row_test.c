@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "event/packed.h"
+#include "event/row.h"
 
 #include "base/pack.h"
 #include "test.h"
@@ -10,29 +10,31 @@ struct got {
   int count;
 };
 
-static void take(void *ctx, const char *name, size_t len, double value)
+static void walk(const void *row, size_t n, struct got *g)
 {
-  struct got *g = ctx;
-  assert_true(g->count < 32 && len < 300);
-  memcpy(g->name[g->count], name, len);
-  g->name[g->count][len] = 0;
-  g->value[g->count++] = value;
+  struct manta__row_walk w;
+  double value;
+  *g = (struct got){0};
+  manta__row_walk(&w, row, n);
+  while (manta__row_next(&w, &value)) {
+    assert_true(g->count < 32);
+    snprintf(g->name[g->count], sizeof g->name[0], "%s", w.name);
+    g->value[g->count++] = value;
+  }
 }
 
 // The numbers of a value, packed exactly into a block of its own, so that a sanitizer sees a byte
 // read past it.
-static bool numbers(const manta_value *v, size_t cut, struct got *g)
+static void numbers(const manta_value *v, size_t cut, struct got *g)
 {
   size_t n = manta__pack_size(v) - cut;
   uint8_t *whole = malloc(n + cut), *p = malloc(n ? n : 1);
   assert_true(whole && p);
   manta__pack_into(whole, v);
   memcpy(p, whole, n);
-  *g = (struct got){0};
-  bool ok = manta__packed_numbers(p, n, take, g);
+  walk(p, n, g);
   free(whole);
   free(p);
-  return ok;
 }
 
 static void expect(const struct got *g, int i, const char *name, double value)
@@ -50,25 +52,23 @@ static void test_kinds(void **state)
   for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
     manta_value v =
         MANTA_MAP(MANTA_KV_INT("i", ints[i]), MANTA_KV_REAL("r", 0.1 * (double)ints[i]));
-    assert_true(numbers(&v, 0, &g));
+    numbers(&v, 0, &g);
     assert_int_equal(g.count, 2);
     expect(&g, 0, "i", (double)ints[i]);
     expect(&g, 1, "r", 0.1 * (double)ints[i]);
   }
   manta_value v = MANTA_MAP(MANTA_KV_BOOL("yes", true), MANTA_KV_STR("text", "3"),
                             MANTA_KV_BOOL("no", false), MANTA_KV_REAL("nan", NAN));
-  assert_true(numbers(&v, 0, &g));
-  assert_int_equal(g.count, 3);
-  expect(&g, 0, "yes", 1);
-  expect(&g, 1, "no", 0);
-  assert_true(isnan(g.value[2]));
+  numbers(&v, 0, &g);
+  assert_int_equal(g.count, 1); // flags and text are no numbers
+  assert_true(isnan(g.value[0]));
 }
 
 static void test_floats_of_four_bytes(void **state)
 {
   static const uint8_t packed[] = {0x81, 0xa1, 'f', 0xca, 0x3f, 0xc0, 0x00, 0x00};
-  struct got g = {0};
-  assert_true(manta__packed_numbers(packed, sizeof packed, take, &g));
+  struct got g;
+  walk(packed, sizeof packed, &g);
   expect(&g, 0, "f", 1.5);
 }
 
@@ -79,7 +79,7 @@ static void test_maps_inside(void **state)
   manta_value items[] = {manta_value_int(7), inner};
   manta_value list = {.type = MANTA_LIST, .count = 2, .u.items = items};
   manta_value v = MANTA_MAP(MANTA_KV("a", inner), MANTA_KV("list", list), MANTA_KV_INT("z", 3));
-  assert_true(numbers(&v, 0, &g));
+  numbers(&v, 0, &g);
   assert_int_equal(g.count, 3);
   expect(&g, 0, "a/b", 1);
   expect(&g, 1, "a/c", 2);
@@ -93,7 +93,7 @@ static void test_names_too_long_and_too_deep(void **state)
   memset(name, 'x', sizeof name - 1);
   name[sizeof name - 1] = 0;
   manta_value v = MANTA_MAP(MANTA_KV_INT(name, 1), MANTA_KV_INT("z", 2));
-  assert_true(numbers(&v, 0, &g));
+  numbers(&v, 0, &g);
   assert_int_equal(g.count, 1);
   expect(&g, 0, "z", 2);
   manta_value nest = {0};
@@ -105,7 +105,7 @@ static void test_names_too_long_and_too_deep(void **state)
     assert_int_equal(manta_value_put(&outer, "m", &nest), MANTA_OK);
     manta_value_move(&nest, &outer);
   }
-  assert_true(numbers(&nest, 0, &g));
+  numbers(&nest, 0, &g);
   assert_int_equal(g.count, 0);
   manta_value_fini(&nest);
 }
@@ -115,12 +115,18 @@ static void test_cut_off_anywhere(void **state)
   struct got g;
   manta_value inner = MANTA_MAP(MANTA_KV_INT("b", 100000), MANTA_KV_STR("s", "text"));
   manta_value v = MANTA_MAP(MANTA_KV("a", inner), MANTA_KV_REAL("r", 0.5), MANTA_KV_INT("z", 3));
-  for (size_t cut = 1; cut < manta__pack_size(&v); cut++)
-    assert_false(numbers(&v, cut, &g));
-  assert_false(manta__packed_numbers((const uint8_t *)"", 0, take, &g));
-  assert_false(manta__packed_numbers((const uint8_t *)"\xdf\xff\xff\xff\xff", 5, take, &g));
-  assert_false(manta__packed_numbers((const uint8_t *)"\x93\x01\x02\x03", 4, take, &g));
-  assert_false(manta__packed_numbers((const uint8_t *)"\x81\x01\x02", 3, take, &g)); // no name
+  for (size_t cut = 1; cut < manta__pack_size(&v); cut++) {
+    numbers(&v, cut, &g);
+    assert_true(g.count < 3);
+  }
+  static const struct {
+    const char *bytes;
+    size_t n;
+  } bad[] = {{"", 0}, {"\xdf\xff\xff\xff\xff", 5}, {"\x93\x01\x02\x03", 4}, {"\x81\x01\x02", 3}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    walk(bad[i].bytes, bad[i].n, &g);
+    assert_int_equal(g.count, 0);
+  }
 }
 
 int main(void)
@@ -132,5 +138,5 @@ int main(void)
       cmocka_unit_test(test_names_too_long_and_too_deep),
       cmocka_unit_test(test_cut_off_anywhere),
   };
-  return cmocka_run_group_tests_name("event/packed", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("event/row", tests, NULL, NULL);
 }
