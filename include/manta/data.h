@@ -139,6 +139,12 @@ MANTA_API manta_status manta_batch_create(manta_batch **out, const manta_column 
  * on failure it is the caller's. `schema` is only looked at. */
 MANTA_API manta_status manta_batch_import(manta_batch **out, const struct ArrowSchema *schema,
                                           struct ArrowArray *array, manta_error *err);
+/* Writes these columns side by side as a matrix of rows, row-major, of MANTA_F32, MANTA_F64 or
+ * MANTA_I64: a column of tensors takes as many columns of it as a value has elements. A null is
+ * NaN, or 0 among integers; bools are 0 and 1. `out` has room for it. MANTA_ETYPE: a column has
+ * text; MANTA_ENOENT: there is none of that number. */
+MANTA_API manta_status manta_batch_matrix(const manta_batch *b, const int *columns, int count,
+                                          manta_dtype dtype, void *out, manta_error *err);
 /* Gives the batch as a record batch of Arrow (a struct array), without a copy: its buffers live
  * until both the batch is destroyed and what was exported is released. The caller releases both
  * structs, or hands them to a library that does. On failure neither is to be used. */
@@ -206,6 +212,39 @@ typedef struct manta_dataset manta_dataset;
 MANTA_API manta_status manta_dataset_open(manta_dataset **out, const char *const *paths,
                                           size_t count, const manta_data_config *config,
                                           manta_error *err);
+/* Data sets of rows that are in no file; the caller closes them too. */
+
+/* The rows of an Arrow stream of any library, which are read and held in memory; their buffers are
+ * shared where the layout allows it. Takes the stream, also on failure. */
+MANTA_API manta_status manta_dataset_import(manta_dataset **out, struct ArrowArrayStream *stream,
+                                            manta_error *err);
+/* Rows that somebody else reads when they are asked for, block by block. */
+typedef struct manta_stream_config {
+  size_t size;      /* filled by MANTA_STREAM_CONFIG_INIT */
+  const char *name; /* what it is, for messages and plans; NULL: "streams" */
+  int64_t blocks;
+  uint64_t mark; /* another one for other rows, so that positions can be told apart */
+  void *ctx;
+  /* Gives the rows of a block: a stream of those columns for which wanted[i] is true (one at
+   * least), in the order of the schema, the same rows every time. Threads call it at once. */
+  manta_status (*open)(void *ctx, int64_t block, const bool *wanted, struct ArrowArrayStream *out,
+                       manta_error *err);
+  void (*close)(void *ctx); /* nobody opens streams any more; NULL: nothing is to be done */
+} manta_stream_config;
+
+#define MANTA_STREAM_CONFIG_INIT                                                                   \
+  {                                                                                                \
+    sizeof(manta_stream_config), NULL, 0, 0, NULL, NULL, NULL                                      \
+  }
+
+/* `schema` is borrowed for the call. On failure close is not called. */
+MANTA_API manta_status manta_dataset_streams(manta_dataset **out, const struct ArrowSchema *schema,
+                                             const manta_stream_config *config, manta_error *err);
+/* The numbers from 0 to rows - 1 in a column of this name; with ndim > 0 tensors of this shape that
+ * are full of them. They take no memory. */
+MANTA_API manta_status manta_dataset_range(manta_dataset **out, const char *name, int64_t rows,
+                                           const int64_t *shape, int ndim, manta_error *err);
+
 /* NULL is fine. Readers that are open keep what they need. */
 MANTA_API void manta_dataset_close(manta_dataset *d);
 
@@ -215,6 +254,9 @@ MANTA_API int manta_dataset_columns(const manta_dataset *d);
 /* Borrowed from the data set. MANTA_ENOENT: there is no such column. */
 MANTA_API manta_status manta_dataset_field(const manta_dataset *d, int column, manta_field *out,
                                            manta_error *err);
+/* The schema in Arrow's words; the caller releases it. */
+MANTA_API manta_status manta_dataset_schema(const manta_dataset *d, struct ArrowSchema *out,
+                                            manta_error *err);
 /* Behind a limit blocks may be empty. */
 MANTA_API int64_t manta_dataset_blocks(const manta_dataset *d);
 /* The file that a block is of; borrowed. NULL: there is no such block. */
@@ -301,6 +343,24 @@ typedef struct manta_fold_config {
  * (when it is first read), or options that contradict each other. */
 MANTA_API manta_status manta_dataset_fold(manta_dataset **out, manta_dataset *d,
                                           const manta_fold_config *config, manta_error *err);
+/* Some of the rows, in their order or by chance. Parts of one data set that follow each other have
+ * each row once. */
+typedef struct manta_part_config {
+  size_t size;      /* filled by MANTA_PART_CONFIG_INIT */
+  int64_t from, to; /* of `rows` rows, those from rows * from / of to rows * to / of */
+  int64_t of;
+  bool shuffle; /* which rows are in it is chance, by `seed`; else they follow each other */
+  uint64_t seed;
+} manta_part_config;
+
+#define MANTA_PART_CONFIG_INIT                                                                     \
+  {                                                                                                \
+    sizeof(manta_part_config), 0, 1, 1, false, 0                                                   \
+  }
+
+/* Rows are counted once, when they are first read. */
+MANTA_API manta_status manta_dataset_part(manta_dataset **out, manta_dataset *d,
+                                          const manta_part_config *config, manta_error *err);
 /* So many passes as one; each has an epoch of its own. 0: without end. */
 MANTA_API manta_status manta_dataset_repeat(manta_dataset **out, manta_dataset *d, int64_t times,
                                             manta_error *err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/column/arrow.h"
 
 // --- making -------------------------------------------------------------------------------------
 
@@ -130,6 +131,11 @@ manta_status manta_dataset_field(const manta_dataset *d, int column, manta_field
                            d->out->count);
   manta__schema_show(d->out, column, out);
   return MANTA_OK;
+}
+
+manta_status manta_dataset_schema(const manta_dataset *d, struct ArrowSchema *out, manta_error *err)
+{
+  return manta__arrow_export_schema(d->out, out, err);
 }
 
 int64_t manta_dataset_blocks(const manta_dataset *d)
