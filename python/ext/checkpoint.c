@@ -12,7 +12,7 @@ typedef struct {
 } checkpoint;
 
 typedef struct {
-  PyObject_HEAD PyObject *owner; /* a checkpoint, or None */
+  PyObject_HEAD PyObject *owner; /* a checkpoint, a batch, or None */
   void *data;
   Py_ssize_t bytes;
   int readonly;
@@ -35,9 +35,9 @@ static PyObject *view_new(PyObject *owner, void *data, Py_ssize_t bytes)
   return (PyObject *)v;
 }
 
-PyObject *mpy_view_new(const void *data, size_t bytes)
+PyObject *mpy_view_new(PyObject *owner, const void *data, size_t bytes)
 {
-  PyObject *v = view_new(Py_None, (void *)(uintptr_t)data, (Py_ssize_t)bytes);
+  PyObject *v = view_new(owner, (void *)(uintptr_t)data, (Py_ssize_t)bytes);
   if (v)
     ((view *)v)->readonly = 1;
   return v;

@@ -28,11 +28,15 @@ extern PyObject *mpy_error; /* manta.Error, and below it the ones that code want
  * attribute of that name. */
 PyObject *mpy_raise(const manta_error *err);
 PyObject *mpy_raise_with(const manta_error *err, PyObject *detail);
+/* The same where what is not there is a column. */
+PyObject *mpy_raise_column(const manta_error *err);
 /* The status that a raised exception stands for, and its text, which is cleared: MANTA_EUSER unless
  * it is one of ours. */
 manta_status mpy_status_of_raised(manta_error *err);
 /* A program out of (argv, env), two lists of strings that must outlive it; false with an exception.
  * Finish it in either case. */
+/* A list of strings as C has them, borrowed; free it with PyMem_Free. NULL with an exception. */
+const char **mpy_words(PyObject *list);
 bool mpy_program(PyObject *pair, manta_program *p);
 void mpy_program_fini(manta_program *p);
 /* A function of manta._runtime.worker, or of another module, borrowed for good; NULL with an
@@ -84,6 +88,11 @@ int mpy_add_checkpoint(PyObject *module);
 int mpy_add_comm(PyObject *module);    /* Comm, Work */
 int mpy_add_session(PyObject *module); /* functions */
 int mpy_add_train(PyObject *module);   /* the train function */
+int mpy_add_arrow(PyObject *module);   /* functions */
+int mpy_add_batch(PyObject *module);
+int mpy_add_data(PyObject *module);
+int mpy_add_datasource(PyObject *module); /* functions */
+int mpy_add_loader(PyObject *module);
 
 manta_train_fn mpy_train_function(void);
 /* What a run calls; borrowed. */
@@ -100,7 +109,30 @@ PyObject *mpy_run_new(manta_trainer *t, PyObject *owner, const manta_run_config 
 bool mpy_to_state(PyObject *rows, PyObject *extra, manta_state *out, manta_value *value);
 void mpy_state_fini(manta_state *state, manta_value *value);
 PyObject *mpy_checkpoint_new(manta_checkpoint *c); /* takes it; NULL becomes None */
-/* Memory to be read, as a View; the caller sees to it that it outlives what reads it. */
-PyObject *mpy_view_new(const void *data, size_t bytes);
+/* Memory to be read, as a View, which holds its owner; with Py_None the caller sees to it that it
+ * outlives what reads it. */
+PyObject *mpy_view_new(PyObject *owner, const void *data, size_t bytes);
+
+/* --- data.c, datasource.c, batch.c, loader.c, arrow.c: data sets --- */
+
+/* Takes the data set, or raises the failure. */
+PyObject *mpy_data_new(manta_status st, manta_dataset *d, const manta_error *err);
+PyObject *mpy_batch_new(manta_batch *b); /* takes it */
+PyObject *mpy_loader_new(manta_dataset *d, PyObject *options);
+/* What a dict has under `key`, borrowed; NULL: nothing, or None. */
+PyObject *mpy_option(PyObject *dict, const char *key);
+/* The number under `key`, or `otherwise`; -1 with an exception. */
+int64_t mpy_option_int(PyObject *dict, const char *key, int64_t otherwise);
+bool mpy_option_bool(PyObject *dict, const char *key);
+const char *mpy_option_text(PyObject *dict, const char *key); /* NULL: nothing, or an exception */
+/* An expression as a value; strings are borrowed from the objects. False with an exception. */
+bool mpy_to_tree(PyObject *o, manta_value *out);
+
+/* Capsules of Arrow's PyCapsule interface. Each takes what it is given; NULL with an exception. */
+PyObject *mpy_schema_capsule(struct ArrowSchema *s);
+PyObject *mpy_array_capsule(struct ArrowArray *a);
+PyObject *mpy_stream_capsule(struct ArrowArrayStream *s);
+/* The stream of an object that has __arrow_c_stream__, or of a capsule; false with an exception. */
+bool mpy_take_stream(PyObject *from, struct ArrowArrayStream *out);
 
 #endif

@@ -10,7 +10,7 @@
 extern char **environ;
 
 PyObject *mpy_error;
-static PyObject *peer_lost, *aborted, *preempted, *canceled, *no_room, *worker_lost;
+static PyObject *peer_lost, *aborted, *preempted, *canceled, *no_room, *worker_lost, *no_column;
 
 // --- errors --------------------------------------------------------------------------------------
 
@@ -71,6 +71,14 @@ PyObject *mpy_raise(const manta_error *err)
   return mpy_raise_with(err, NULL);
 }
 
+PyObject *mpy_raise_column(const manta_error *err)
+{
+  if (err->status != MANTA_ENOENT)
+    return mpy_raise(err);
+  PyErr_SetString(no_column, err->message);
+  return NULL;
+}
+
 manta_status mpy_status_of_raised(manta_error *err)
 {
   PyObject *type, *value, *trace;
@@ -109,8 +117,7 @@ PyObject *mpy_worker_function(const char *name)
 
 // --- the process ---------------------------------------------------------------------------------
 
-// A list of strings as C has them; free it with PyMem_Free. NULL with an exception.
-static const char **words(PyObject *list)
+const char **mpy_words(PyObject *list)
 {
   Py_ssize_t n = PyList_Check(list) ? PyList_Size(list) : -1;
   if (n < 0) {
@@ -131,8 +138,8 @@ bool mpy_program(PyObject *pair, manta_program *p)
   PyObject *argv, *env;
   if (!PyArg_ParseTuple(pair, "OO", &argv, &env))
     return false;
-  p->argv = words(argv);
-  p->env = p->argv ? words(env) : NULL;
+  p->argv = mpy_words(argv);
+  p->env = p->argv ? mpy_words(env) : NULL;
   return p->env != NULL;
 }
 
@@ -145,7 +152,7 @@ void mpy_program_fini(manta_program *p)
 static PyObject *embed(PyObject *self, PyObject *argv)
 {
   manta_error err = MANTA_ERROR_INIT;
-  const char **w = words(argv);
+  const char **w = mpy_words(argv);
   if (!w)
     return NULL;
   manta_status st = manta_embed((int)PyList_Size(argv), (char *const *)(uintptr_t)w, &err);
@@ -221,7 +228,7 @@ static PyObject *serve(PyObject *self, PyObject *args)
   if (!PyArg_ParseTuple(args, "O!p", &PyList_Type, &argv, &more))
     return NULL;
   hooks.warm = more ? warm : NULL;
-  const char **w = words(argv);
+  const char **w = mpy_words(argv);
   if (!w)
     return NULL;
   manta_status st = manta_serve((char *const *)(uintptr_t)w, &hooks, &err);
@@ -315,6 +322,20 @@ static PyObject *add_error(PyObject *module, const char *name, PyObject *base, c
   return e;
 }
 
+// A KeyError that prints its message as it is.
+static PyObject *add_no_column(PyObject *m)
+{
+  PyObject *text = PyObject_GetAttrString(PyExc_Exception, "__str__");
+  PyObject *fields = text ? Py_BuildValue("{sO}", "__str__", text) : NULL;
+  PyObject *e = NULL;
+  if (fields)
+    e = PyErr_NewExceptionWithDoc("manta.NoColumn", "A data set has no column of this name.",
+                                  PyExc_KeyError, fields);
+  Py_DecRef(text);
+  Py_DecRef(fields);
+  return e && PyModule_AddObjectRef(m, "NoColumn", e) == 0 ? e : NULL;
+}
+
 static int add_errors(PyObject *m)
 {
   mpy_error = add_error(m, "Error", PyExc_RuntimeError, "What manta could not do.");
@@ -327,7 +348,9 @@ static int add_errors(PyObject *m)
   worker_lost = add_error(m, "WorkerLost", mpy_error, "A worker died, and retries are used up.");
   preempted =
       add_error(m, "Preempted", PyExc_SystemExit, "The run was asked to stop, and can be resumed.");
-  return peer_lost && aborted && canceled && no_room && worker_lost && preempted ? 0 : -1;
+  no_column = add_no_column(m);
+  return peer_lost && aborted && canceled && no_room && worker_lost && preempted && no_column ? 0
+                                                                                              : -1;
 }
 
 static int add_statuses(PyObject *m)
@@ -350,7 +373,9 @@ PyMODINIT_FUNC PyInit__manta(void)
   PyObject *m = PyModule_Create(&definition);
   if (m && add_errors(m) == 0 && add_statuses(m) == 0 && mpy_add_run(m) == 0 &&
       mpy_add_trainer(m) == 0 && mpy_add_checkpoint(m) == 0 && mpy_add_session(m) == 0 &&
-      mpy_add_comm(m) == 0 && mpy_add_train(m) == 0)
+      mpy_add_comm(m) == 0 && mpy_add_train(m) == 0 && mpy_add_arrow(m) == 0 &&
+      mpy_add_batch(m) == 0 && mpy_add_data(m) == 0 && mpy_add_datasource(m) == 0 &&
+      mpy_add_loader(m) == 0)
     return m;
   Py_DecRef(m);
   return NULL;

@@ -369,7 +369,7 @@ static PyObject *result_of(const manta_run *r, const manta_value *all, int rank)
   if (manta_run_result_bytes(r, rank, &bytes, &n, NULL) < 0)
     return mpy_from_own(manta_value_at(all, (size_t)rank));
   PyObject *load = mpy_function("manta._runtime.results", "load");
-  PyObject *view = load ? mpy_view_new(bytes, n) : NULL;
+  PyObject *view = load ? mpy_view_new(Py_None, bytes, n) : NULL;
   PyObject *x = view ? PyObject_CallFunctionObjArgs(load, view, NULL) : NULL;
   Py_DecRef(view);
   return x;

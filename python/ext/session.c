@@ -125,7 +125,7 @@ static PyObject *payload(PyObject *self, PyObject *none)
   manta_session *s = session();
   size_t n = 0;
   const void *p = s ? manta_session_payload(s, &n) : NULL;
-  return s ? mpy_view_new(p, n) : NULL;
+  return s ? mpy_view_new(Py_None, p, n) : NULL;
 }
 
 static PyObject *preempted(PyObject *self, PyObject *none)

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 if sys.platform != "linux":
     raise ImportError("manta runs on Linux only")
 
-from manta._manta import (Aborted, Canceled, Error, NoRoom, PeerLost, Preempted, WorkerLost,
-                          version)
+from manta._manta import (Aborted, Canceled, Error, NoColumn, NoRoom, PeerLost, Preempted,
+                          WorkerLost, version)
 
 __version__ = version()
-__all__ = ["Aborted", "Canceled", "Error", "NoRoom", "ObjectRef", "PeerLost", "Preempted",
-           "WorkerLost", "air", "available_resources", "cluster_resources", "compat",
-           "experimental", "get", "init", "is_initialized", "nodes", "prestart", "put", "sgd",
-           "shutdown", "train", "util", "wait"]
+__all__ = ["Aborted", "Canceled", "Error", "NoColumn", "NoRoom", "ObjectRef", "PeerLost",
+           "Preempted", "WorkerLost", "air", "available_resources", "cluster_resources",
+           "compat", "data", "experimental", "get", "init", "is_initialized", "nodes",
+           "prestart", "put", "sgd", "shutdown", "train", "util", "wait"]
 
 _FRONTS = ("air", "sgd", "train")
-_SUBMODULES = {*_FRONTS, "compat", "experimental", "util"}
+_SUBMODULES = {*_FRONTS, "compat", "data", "experimental", "util"}
 _OLDER = ("manta.experimental", "manta.util")  # paths of manta._aliases that have a folder
 _DEFINED_IN = {
     **dict.fromkeys(("init", "is_initialized", "prestart", "shutdown"), "manta._runtime.driver"),
@@ -58,6 +58,7 @@ _DEFINED_IN = {
     "TorchConfig": "manta._frameworks.torch.config",
     **dict.fromkeys(("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig",
                      "SyncConfig"), "manta._front.fit.configs"),
+    "Expression": "manta.data.expression", "Schema": "manta.data.schema",
     "Checkpoint": "manta._front.fit.checkpoint", "Result": "manta._front.fit.result",
     "TrainingFailedError": "manta._front.fit.failure",
 }

@@ -54,6 +54,9 @@ class Aborted(Error):
 class Canceled(Error):
     """The run was ended from outside."""
 
+class NoColumn(KeyError):
+    """A data set has no column of this name."""
+
 class NoRoom(Error):
     """Not enough CPUs, GPUs or other resources."""
 
@@ -62,6 +65,14 @@ class PeerLost(Error):
 
 class WorkerLost(Error):
     """A worker died, and retries are used up."""
+
+class Batch:
+    """Rows as columns."""
+    def column(self, number: int, /) -> tuple[int, int, View, View | None, View | None]:
+        """Where it begins, how many values are null, its data, the offsets of text, and the bitmap
+        of values that are not null."""
+    def rows(self) -> int:
+        """How many."""
 
 class Checkpoint:
     """A checkpoint that can be read."""
@@ -191,6 +202,75 @@ class Comm:
     def size(self) -> int:
         """How many there are."""
 
+class Data:
+    """A data set of libmanta."""
+    def add(self, name: str, expression: Any, /) -> Data:
+        """A column more, or another."""
+    def blocks(self) -> int:
+        """How many."""
+    def count(self) -> int:
+        """Rows of one pass."""
+    def drop(self, columns: list[str], /) -> Data:
+        """All columns but these."""
+    def explain(self) -> str:
+        """The plan as text, the last step first."""
+    def fields(self) -> list[tuple[str, str, int, int, tuple[int, ...]]]:
+        """Of each column its name, format in Arrow's words, kind, dtype and shape."""
+    def file(self, block: int, /) -> str | None:
+        """That a block is of."""
+    def filter(self, expression: Any, /) -> Data:
+        """The rows for which it is true."""
+    def fold(self, options: dict[str, Any], /) -> Data:
+        """The rows of a split of a cross validation."""
+    def limit(self, rows: int, /) -> Data:
+        """The first rows."""
+    def loader(self, options: dict[str, int], /) -> Loader:
+        """What gives batches."""
+    def part(self, start: int, end: int, of: int, shuffle: bool, seed: int, /) -> Data:
+        """The rows from rows * start / of to rows * end / of."""
+    def rename(self, old: list[str], new: list[str], /) -> Data:
+        """Other names."""
+    def repeat(self, times: int, /) -> Data:
+        """So many passes; 0: without end."""
+    def sample(self, fraction: float, seed: int, /) -> Data:
+        """Each row with this probability."""
+    def schema(self) -> object:
+        """As a capsule of Arrow."""
+    def select(self, columns: list[str], /) -> Data:
+        """These columns."""
+    def shuffle(self, seed: int, window: int, /) -> Data:
+        """Another order in each epoch."""
+    def stats(self) -> dict[str, Any]:
+        """What was read so far."""
+    def stream(self, first: int, count: int, /) -> object:
+        """Some of its blocks, as a capsule of an Arrow stream."""
+    def union(self, others: list[Data], /) -> Data:
+        """Its rows, then those of others."""
+    def zip(self, other: Data, /) -> Data:
+        """Rows side by side."""
+
+class Loader:
+    """The batches of a data set, one after the other."""
+    def begin(self, epoch: int, /) -> None:
+        """Goes to the beginning of an epoch."""
+    def close(self) -> None:
+        """Ends its threads."""
+    def epoch(self) -> int:
+        """That the last batch was of."""
+    def fill(self, room: int, address: int = 0, second: int = 0, /) -> int:
+        """Writes the next batch, of at most `room` rows, to the addresses of its matrices, and says
+        how many rows it has; -1 at the end."""
+    def load(self, position: dict[str, int], /) -> None:
+        """Goes on from there."""
+    def matrices(self, matrices: list[tuple[list[int], int]], /) -> None:
+        """What fill() writes: of each matrix its columns, and the number of its dtype."""
+    def next(self) -> Batch | None:
+        """The next batch; None at the end."""
+    def save(self) -> dict[str, int]:
+        """The position behind the batch that was given out last."""
+    def stats(self) -> dict[str, float]:
+        """Where the time went, in seconds."""
+
 class Run:
     """A run of a trainer."""
     def close(self) -> None:
@@ -305,6 +385,15 @@ def amx_cure() -> str | None:
 def check() -> None:
     """Raises what report would raise now."""
 
+def columns(
+    rows: int,
+    columns: list[tuple[str, str, int, tuple[int, ...], Any, Any, Any]],
+    /,
+) -> object:
+    """An Arrow stream over memory of Python objects, which it holds. Of each column: name, format
+    in Arrow's words, bits of an element, shape of a tensor, data, offsets of text, and the bitmap
+    of values that are not null."""
+
 def comm() -> Comm:
     """All ranks of the run."""
 
@@ -328,6 +417,9 @@ def files() -> str:
 
 def heartbeat() -> None:
     """A sign of life."""
+
+def import_data(stream: object, /) -> Data:
+    """The rows of an Arrow stream, which are held in memory."""
 
 def in_session() -> bool:
     """Whether a train function is running."""
@@ -355,6 +447,9 @@ def next_any(
 def open_checkpoint(directory: str, verify: bool = True, /) -> Checkpoint:
     """One that lies on disk."""
 
+def open_data(paths: list[str], options: dict[str, Any], /) -> Data:
+    """The rows of files."""
+
 def own_address() -> tuple[str, str]:
     """Where other hosts reach this one: an address, and the interface that has it."""
 
@@ -369,6 +464,9 @@ def preempted() -> bool:
 
 def prestart(program: tuple[list[str], list[str]], threads: int, /) -> bool:
     """Starts (argv, env), that workers are forked from."""
+
+def range_data(name: str, rows: int, shape: tuple[int, ...], /) -> Data:
+    """Numbers from 0 on, or tensors that are full of them."""
 
 def release() -> bool:
     """Ends what no trainer uses."""
@@ -393,6 +491,18 @@ def serve(argv: list[str], warm: bool, /) -> bool:
 
 def serving() -> bool:
     """Whether this process was started to fork workers."""
+
+def stream_data(
+    schema: object,
+    blocks: int,
+    open: Callable[[int, list[int]], object],
+    name: str,
+    mark: int,
+    /,
+) -> Data:
+    """Blocks that open(block, columns) reads when they are asked for: it gives an Arrow stream of
+    the columns with these numbers, and is called by many threads. schema: a stream of all columns,
+    of which nothing is read."""
 
 def version() -> str:
     """Of libmanta."""

@@ -31,7 +31,7 @@ _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_wor
 
 # Modules, with all below them.
 MODULES = {
-    "manta.data": _DATA, "manta.tune": _TUNE,
+    "manta.tune": _TUNE,
     "manta.util.sgd.tf": _OPERATOR, "manta.util.sgd.torch": _OPERATOR,
     "manta.experimental.sgd.pytorch": _OPERATOR, "manta.experimental.sgd.tf": _OPERATOR,
     "manta.util.sgd.v2": "import the name from manta.sgd: from manta.sgd import Trainer, report, …",
@@ -50,7 +50,7 @@ _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorch
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "manta": {
         **dict.fromkeys(("remote", "kill", "cancel", "get_actor", "method"), _ACTORS),
-        "serve": MODULES["manta.serve"], "data": _DATA, "tune": _TUNE,
+        "serve": MODULES["manta.serve"], "tune": _TUNE,
     },
     "manta.sgd": {
         **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),

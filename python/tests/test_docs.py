@@ -27,6 +27,7 @@ from manta.sgd import Trainer
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / page for page in (
     "docs/python.md",
+    "docs/data.md",
     "docs/port.md",
     "docs/train.md",
     "docs/large-models.md",

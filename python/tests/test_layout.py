@@ -31,6 +31,8 @@ NAMED = {
     "_frameworks/horovod/world.py": "what Horovod may be built for",
     "_names.py": "what to write instead of names that are not here",
     "compat/ray/names.py": "paths of torch's names in Ray",
+    "data/dataset.py": "to_torch()",
+    "data/formats.py": "a format of batches",
     "sgd/__init__.py": "names of this front that are torch's",
     "train/__init__.py": "names of this front that are torch's",
     "train/torch.py": "a part of this front that is torch's",

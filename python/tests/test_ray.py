@@ -30,7 +30,7 @@ RAY = ["-m", "manta.compat.ray"]
 
 def _targets() -> list[str]:
     """All modules by whose paths programs import manta."""
-    found = [*_aliases.OLDER, *(f"manta.{front}" for front in manta._FRONTS)]
+    found = [*_aliases.OLDER, "manta.data", *(f"manta.{front}" for front in manta._FRONTS)]
     for front in manta._FRONTS:
         folder = importlib.import_module(f"manta.{front}").__path__
         found += [m.name for m in pkgutil.walk_packages(folder, f"manta.{front}.")]

@@ -121,7 +121,7 @@ def test_a_score_that_nobody_reports_is_refused(one: Trainer,
 
 @pytest.mark.parametrize("statement", [
     "import manta.tune", "from manta import tune", "from manta.tune.schedulers import ASHA",
-    "import manta.data", "from manta import data", "from manta.sgd import ScalingConfig",
+    "from manta.sgd import ScalingConfig",
     "from manta.sgd import HorovodTrainer", "from manta.sgd import TensorflowTrainer",
     "from manta.sgd import MlflowCallback", "from manta.sgd.callbacks import TensorboardCallback",
     "from manta.util.sgd.v2.callbacks import WandbCallback",
@@ -136,7 +136,7 @@ def test_what_is_not_in_this_version_says_so(statement: str) -> None:
 
 
 def test_who_only_looks_finds_nothing() -> None:
-    for owner, name in ((manta, "tune"), (manta, "data"), (manta, "remote"),
+    for owner, name in ((manta, "tune"), (manta, "remote"),
                         (sgd, "MlflowCallback"), (sgd.callbacks, "CSVCallback"),
                         (Trainer(None), "fit")):
         assert not hasattr(owner, name)

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dataset: rows of typed columns, of any size, that nobody reads before they are asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
+
+from manta import _manta
+from manta.data import formats, plan as steps, split
+from manta.data.expression import Expression, tree_of
+from manta.data.iterator import Batches, tail_number
+from manta.data.plan import Plan
+from manta.data.schema import Schema, type_text
+from manta.data.stats import Stats
+
+if TYPE_CHECKING:
+    from manta._frameworks.torch.batches import TorchBatches
+
+Build = Callable[..., _manta.Data]
+
+BLOCK_BYTES = 32 << 20  # of a file, parsed about twice as many
+WINDOW_MIN = 256 << 20  # with less there may be no room for a window of a shuffle
+
+
+class Dataset:
+    """A data set does not change: each step gives another one. It can be pickled, and is read anew
+    wherever it travels to.
+
+    rows: the plan that gives the rows. Steps over rows go on top of it.
+    order: (build, args) of each step that says which row comes when (a shuffle, a repeat, a limit
+        behind them); they come on top of the rows.
+    rank, ranks: which part of each global batch this data set is.
+    length: at most so many blocks are in memory; 0: as many as a quarter of memory holds.
+    tail: what becomes of the last rows; None: the iterator says.
+    """
+
+    def __init__(self, rows: Plan, order: tuple[tuple[Build, tuple[Any, ...]], ...] = (),
+                 rank: int = 0, ranks: int = 1, length: int = 0, tail: str | None = None) -> None:
+        self.rows = rows
+        self.order = order
+        self.rank = rank
+        self.ranks = ranks
+        self.length = length
+        self.tail = tail
+        self._plan: Plan | None = None
+
+    @staticmethod
+    def of(rows: Plan) -> Dataset:
+        """The data set of a plan, which is made now: what cannot be is said where it is written."""
+        rows.data()
+        return Dataset(rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}
+
+    def __repr__(self) -> str:
+        part = f", shard {self.rank} of {self.ranks}" if self.ranks > 1 else ""
+        return f"Dataset({', '.join(map(str, self.schema()))}{part})"
+
+    # --- making others ---
+
+    @property
+    def plan(self) -> Plan:
+        """That of the rows in their order."""
+        if self._plan is None:
+            self._plan = self.rows
+            for build, args in self.order:
+                self._plan = self._plan.step(build, *args)
+        return self._plan
+
+    def but(self, **changes: Any) -> Dataset:
+        """The same with other arguments; its plan is made now."""
+        kept = {k: v for k, v in self.__dict__.items() if k != "_plan"}
+        other = Dataset(**{**kept, **changes})
+        other.plan.data()
+        return other
+
+    def step(self, build: Build, *args: Any) -> Dataset:
+        """A step over rows: `build(data, *args)`, as `Plan` has it."""
+        if any(b is steps.limit for b, _ in self.order):  # of rows as they come
+            return self.then(build, *args)
+        return self.but(rows=self.rows.step(build, *args))
+
+    def then(self, build: Build, *args: Any) -> Dataset:
+        """A step over the order."""
+        return self.but(order=(*self.order, (build, args)))
+
+    # --- steps ---
+
+    def filter(self, fn: Any = None) -> Dataset:
+        """The rows for which an expression is true: `filter(col("age") > 30)`. Without one, all."""
+        if fn is None:
+            return self
+        return self.step(steps.filter_rows, _expression("filter", fn).tree)
+
+    def map(self, fn: Any) -> Dataset:
+        """Rows of other columns: `map({"ratio": col("a") / col("b"), "a": col("a")})`, or one
+        expression, `map((col("a") * 2).alias("a2"))` (without a name, the column "value")."""
+        if isinstance(fn, Mapping):
+            columns = [(str(k), tree_of(v)) for k, v in fn.items()]
+        else:
+            given = _expression("map", fn)
+            columns = [(given.name or "value", given.tree)]
+        if not columns:
+            raise ValueError("map: no columns are given")
+        return self.step(steps.compute, columns)
+
+    def add_column(self, name: str, fn: Any) -> Dataset:
+        """A column more at the end, or another one in the place of that of the same name."""
+        return self.step(steps.add_column, str(name), tree_of(_expression("add_column", fn)))
+
+    with_column = add_column
+
+    def select_columns(self, cols: str | Sequence[str]) -> Dataset:
+        """These columns, in this order."""
+        return self.step(steps.select, _list(cols))
+
+    def drop_columns(self, cols: str | Sequence[str]) -> Dataset:
+        """All columns but these."""
+        return self.step(steps.drop, _list(cols))
+
+    def rename_columns(self, names: Mapping[str, str] | Sequence[str]) -> Dataset:
+        """{old: new}, or the new names of all columns."""
+        if not isinstance(names, Mapping):
+            names = dict(zip(self.columns(), _all_names(names, len(self.columns()))))
+        return self.step(steps.rename, [str(k) for k in names], [str(v) for v in names.values()])
+
+    def random_shuffle(self, *, seed: int | None = None, window: int | None = None) -> Dataset:
+        """Another order in each epoch, the same for the same seed whatever the number of workers:
+        blocks are permuted, then rows in windows of `window` rows (as many as 64 MiB hold)."""
+        return self.then(steps.shuffle, _seed(seed), window or 0)
+
+    def limit(self, limit: int) -> Dataset:
+        """The first rows; behind a shuffle or a repeat, the first that come."""
+        return (self.then if self.order else self.step)(steps.limit, int(limit))
+
+    def repeat(self, times: int | None = None) -> Dataset:
+        """So many passes as one; each has an epoch of its own. None: without end."""
+        if times is not None and times < 1:
+            raise ValueError(f"repeat({times}): it is 1 or more; None is without end")
+        return self.then(steps.repeat, times or 0)
+
+    def union(self, *others: Dataset) -> Dataset:
+        """Its rows, then those of the others; columns have the same names and types."""
+        return self.but(rows=Plan(steps.union, (), (self.rows, *(_same(self, o) for o in others))))
+
+    def zip(self, other: Dataset) -> Dataset:
+        """Row i of both side by side; a name that both have gets the end "_1"."""
+        return self.but(rows=Plan(steps.zip_rows, (), (self.rows, _same(self, other))))
+
+    def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
+        """Each row with this probability; which ones is a function of the seed and the row."""
+        return self.step(steps.sample, float(fraction), _seed(seed))
+
+    def materialize(self) -> Dataset:
+        """The same with its rows in memory: files are read and parsed once, now."""
+        return self.step(steps.hold)
+
+    cache = materialize
+
+    def pipeline(self, *, length: int | None = None, blocks_per_window: int | None = None
+                 ) -> Dataset:
+        """At most so many blocks are in memory at a time, whatever the size of the data set."""
+        n = length if length is not None else blocks_per_window
+        if n is not None and n < 1:
+            raise ValueError(f"pipeline(length={n}): it is 1 or more")
+        return self.but(length=n or 0)
+
+    def window(self, *, blocks_per_window: int | None = None) -> Dataset:
+        """`pipeline` by another name."""
+        return self.pipeline(blocks_per_window=blocks_per_window)
+
+    # --- parts ---
+
+    def split(self, n: int, *, equal: bool = False) -> list[Dataset]:
+        """n data sets that have each row once; `equal`: all of the same length, and what is left
+        over in none. Rows are counted when the first of them is read."""
+        return split.parts(self, n, equal)
+
+    def split_at_indices(self, indices: Sequence[int]) -> list[Dataset]:
+        """The rows up to each place, and those behind the last."""
+        return split.parts_at(self, indices)
+
+    def split_proportionately(self, proportions: Sequence[float]) -> list[Dataset]:
+        """A data set per fraction, and one of the rest."""
+        return split.parts_by(self, proportions)
+
+    def train_test_split(self, test_size: int | float, *, shuffle: bool = False,
+                         seed: int | None = None) -> tuple[Dataset, Dataset]:
+        """(train, test); test_size: a fraction, or a number of rows. The test rows are the last
+        ones; with `shuffle` they are chosen by chance."""
+        return split.train_test(self, test_size, shuffle, _seed(seed))
+
+    def to_cv(self, splits: int = 3, *, shuffle: bool = False, seed: int | None = None,
+              stratify: str | None = None, groups: str | None = None, time_series: bool = False
+              ) -> tuple[tuple[Dataset, Dataset], ...]:
+        """Cross validation: a (train, validation) pair per split; each row validates once.
+
+        shuffle: rows are put into folds by chance, by `seed`; else in runs.
+        stratify: a column of which every fold gets its share of each value.
+        groups: a column; rows of equal value stay in one fold.
+        time_series: what validates comes behind all that trains.
+        """
+        options = {"shuffle": shuffle, "seed": _seed(seed), "stratify": stratify, "groups": groups,
+                   "series": time_series}
+        return split.folds(self, splits, options)
+
+    def shard(self, rank: int, n: int) -> Dataset:
+        """The part of worker `rank` of n: of each global batch of n * batch_size rows one n-th, so
+        that all have equally many batches."""
+        if not 0 <= rank < n:
+            raise ValueError(f"shard({rank}, {n}): the rank is 0 to {n - 1}")
+        return self.but(rank=rank, ranks=n)
+
+    def get_shard(self, rank: int | None = None) -> Dataset:
+        """`shard` of the workers that this one is among; None: its own."""
+        from manta._front import session
+        return self.shard(session.world_rank() if rank is None else rank, session.world_size())
+
+    def get_split(self) -> Dataset:
+        """The part of this worker; in plain code, the whole."""
+        return self.get_shard()
+
+    def streaming_split(self, n: int, *, equal: bool = False) -> list[Dataset]:
+        """The parts of n consumers; `equal`: rows that do not fill a global batch are left out."""
+        return [self.shard(i, n).but(tail="drop" if equal else self.tail) for i in range(n)]
+
+    # --- what it is ---
+
+    def schema(self) -> Schema:
+        return Schema([(f.name, type_text(f)) for f in self.rows.fields()])
+
+    def columns(self) -> list[str]:
+        return [f.name for f in self.rows.fields()]
+
+    def num_blocks(self) -> int:
+        return self.plan.data().blocks()
+
+    def input_files(self) -> list[str]:
+        """Those that its rows come from."""
+        data = self.rows.data()
+        return list(dict.fromkeys(f for i in range(data.blocks()) if (f := data.file(i))))
+
+    def count_rows(self) -> int:
+        """Of all shards, in one pass."""
+        return self.plan.data().count()
+
+    def count(self) -> int:
+        """Rows of one pass, of this shard: files are read, but only what filters look at is
+        parsed."""
+        return split.shard_count(self.count_rows(), self.rank, self.ranks)
+
+    def explain(self) -> str:
+        """The plan, the last step first: which columns and filters go down into the files."""
+        text = self.plan.data().explain().rstrip("\n")
+        if self.ranks > 1:
+            text = f"shard {self.rank} of {self.ranks}\n{text}"
+        return f"window of {self.length} blocks\n{text}" if self.length else text
+
+    def stats(self) -> Stats:
+        """What was read so far, and where the time went."""
+        return Stats.of(self.plan)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """For other libraries: `polars.from_arrow(ds)`, `pyarrow.table(ds)`. The rows of all
+        shards, in the order of the files."""
+        data = self.rows.data()
+        return data.stream(0, data.blocks())
+
+    # --- out ---
+
+    def iter_batches(self, *, batch_size: int | None = 256, batch_format: str | None = "numpy",
+                     drop_last: bool = False, tail: str | None = None,
+                     prefetch_batches: int = 0, local_shuffle_buffer_size: int | None = None,
+                     local_shuffle_seed: int | None = None, threads: int | None = None,
+                     memory_limit: int | None = None) -> Batches[Any]:
+        """Batches as "numpy" (a dict of arrays), "pandas", "pyarrow", "torch" (a dict of tensors)
+        or "dict" (of lists). batch_size: rows of a batch; None: 65,536.
+
+        tail: "short" (the last batch is smaller), "drop" (= drop_last) or "pad" (the first rows
+            come once more).
+        prefetch_batches: that are put together ahead, beside the parsing, which always is.
+        local_shuffle_buffer_size: rows that are mixed with each other, if the data set is not
+            shuffled.
+        threads: that parse; memory_limit: bytes that were parsed and not given out yet.
+        """
+        convert = formats.converter(batch_format)
+        given = self._mixed(local_shuffle_buffer_size, local_shuffle_seed)
+        end = tail_number(tail or self.tail, drop_last)
+        options = given.loader_options(batch_size or 65536, end, prefetch_batches, threads,
+                                       memory_limit)
+        return Batches(given.plan, options, convert)
+
+    def iter_rows(self) -> Iterator[dict[str, Any]]:
+        """A dict per row."""
+        batches: Batches[list[dict[str, Any]]] = Batches(
+            self.plan, self.loader_options(1024, tail_number(self.tail, False)), formats.rows_of)
+        for rows in batches:
+            yield from rows
+
+    def iterator(self) -> Dataset:
+        """Itself: it has iter_batches() and to_torch()."""
+        return self
+
+    def to_torch(self, *, label_column: str | None = None,
+                 feature_columns: Sequence[str] | None = None, batch_size: int = 1,
+                 prefetch_batches: int = 0, drop_last: bool = False, tail: str | None = None,
+                 shuffle_buffer: int | None = None, shuffle_seed: int | None = None,
+                 device: Any = None, threads: int | None = None, memory_limit: int | None = None
+                 ) -> TorchBatches:
+        """An iterable of (x, y): x float32 (batch, features), y (batch, 1), float32 for floats and
+        int64 for integers. Without `label_column` the last column is y; without `feature_columns`
+        all others are x. One column of tensors keeps their shape. Null is NaN.
+
+        device: where tensors are to be; to a GPU they are copied ahead, from pinned memory on a
+            stream of its own, `prefetch_batches` (2) at a time.
+        shuffle_buffer: rows that are mixed with each other, if the data set is not shuffled.
+        The other arguments are those of `iter_batches`.
+        """
+        from manta._frameworks.torch.batches import torch_batches
+        given = self._mixed(shuffle_buffer, shuffle_seed)
+        options = given.loader_options(batch_size, tail_number(tail or self.tail, drop_last), 0,
+                                       threads, memory_limit)
+        return torch_batches(given, options, label_column, feature_columns, device,
+                             prefetch_batches)
+
+    def iter_torch_batches(self, *, batch_size: int | None = 256, **options: Any) -> Batches[Any]:
+        """`iter_batches` of tensors."""
+        return self.iter_batches(batch_size=batch_size, batch_format="torch", **options)
+
+    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The first rows."""
+        rows = []
+        for row in self.iter_rows() if limit > 0 else ():
+            rows.append(row)
+            if len(rows) == limit:
+                break
+        return rows
+
+    def take_all(self) -> list[dict[str, Any]]:
+        """All rows."""
+        return list(self.iter_rows())
+
+    def take_batch(self, batch_size: int = 20, *, batch_format: str | None = "numpy") -> Any:
+        """The first rows as a batch."""
+        for batch in self.iter_batches(batch_size=batch_size, batch_format=batch_format):
+            return batch
+        raise ValueError("take_batch: the data set has no rows")
+
+    def show(self, limit: int = 20) -> None:
+        """Prints the first rows, a line each."""
+        for row in self.take(limit):
+            print(row)
+
+    # --- for those who read ---
+
+    def loader_options(self, batch_size: int, tail: int, prefetch: int = 0,
+                       threads: int | None = None, memory_limit: int | None = None
+                       ) -> dict[str, int]:
+        """What Data.loader() takes, of batches of so many rows per rank."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size}: it is 1 or more")
+        if memory_limit is None and self.length:
+            memory_limit = max(WINDOW_MIN, min(2 * BLOCK_BYTES * self.length, _quarter()))
+        return {"batch_rows": batch_size * self.ranks, "rank": self.rank, "ranks": self.ranks,
+                "tail": tail, "prefetch": prefetch or -1, "threads": threads or 0,
+                "memory_limit": memory_limit or 0}
+
+    def _mixed(self, buffer: int | None, seed: int | None) -> Dataset:
+        if not buffer or any(b is steps.shuffle for b, _ in self.order):
+            return self
+        return self.random_shuffle(seed=seed, window=buffer)
+
+
+def _expression(step: str, given: Any) -> Expression:
+    if isinstance(given, Expression):
+        return given
+    raise TypeError(f"{step}({given!r}): an expression is wanted, such as col(\"age\") > 30")
+
+
+def _list(columns: str | Sequence[str]) -> list[str]:
+    return [columns] if isinstance(columns, str) else [str(c) for c in columns]
+
+
+def _all_names(names: Sequence[str], count: int) -> Sequence[str]:
+    if len(names) != count:
+        raise ValueError(f"rename_columns: {len(names)} names for {count} columns")
+    return names
+
+
+def _same(first: Dataset, other: Dataset) -> Plan:
+    """The rows of another one, which has to be in no order of its own."""
+    if not isinstance(other, Dataset):
+        raise TypeError(f"a Dataset is wanted, not {type(other).__name__}")
+    return other.plan if other.order else other.rows
+
+
+def _seed(seed: int | None) -> int:
+    """The same rows in the same order if none is given."""
+    return 0 if seed is None else int(seed) & (2 ** 63 - 1)
+
+
+def _quarter() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
