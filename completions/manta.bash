@@ -6,7 +6,7 @@
 # What can follow the word: an option with its argument, or an operand.
 _manta_options() {
   case $1 in
-  run) echo "-n --workers --logdir --pdb --ray" ;;
+  run) echo "-n -v --verbose --workers --logdir --pdb --ray" ;;
   resume) echo "-n --workers" ;;
   logs) echo "--rank --all -f --follow -n --lines" ;;
   ps) echo "--json -v --verbose" ;;
@@ -65,7 +65,7 @@ _manta_operands() {
   operands=()
   for ((i = 2; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -n | --workers | --lines | --rank | --logdir | --pdb | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host) ((i++)) ;;
+    -n | --workers | --lines | --rank | --logdir | --pdb | -v | --verbose | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host) ((i++)) ;;
     -*) ;;
     *) operands+=("${COMP_WORDS[i]}") ;;
     esac

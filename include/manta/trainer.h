@@ -71,6 +71,8 @@ typedef enum manta_display_kind {
   MANTA_DISPLAY_TERMINAL /* the cursor can go up, too: progress bars of several ranks stay apart */
 } manta_display_kind;
 
+#define MANTA_DISPLAY_HTML 3 /* a stream of its own: each text replaces the one before */
+
 /* Where the lines of workers go instead of the standard output and standard error of the process:
  * for languages that have streams of their own. write is called on the thread inside run or next,
  * with stream 1 or 2 and text that is ready to be written; kind[0] is of stream 1. */
@@ -162,11 +164,15 @@ typedef struct manta_run_config {
   const manta_display *display; /* NULL: the standard streams of the process; copied, but for ctx */
   const manta_sink *sinks;      /* array, besides those of the trainer; copied */
   size_t sink_count;
+  int verbose; /* progress on standard error: 1: how far the run is, its metrics and checkpoints,
+                  and a summary at the end; 2: the metrics of every worker, too, and the times of
+                  the start; -1: nothing; 0: MANTA_VERBOSE, else nothing */
+  bool html;   /* progress goes as HTML to the display, as stream MANTA_DISPLAY_HTML */
 } manta_run_config;
 #define MANTA_RUN_CONFIG_INIT                                                                      \
   {                                                                                                \
     sizeof(manta_run_config), NULL, NULL, 0, NULL, 0, 0, 0, NULL, false, false, NULL, 0, false,    \
-        false, NULL, NULL, NULL, NULL, NULL, 0                                                     \
+        false, NULL, NULL, NULL, NULL, NULL, 0, 0, false                                           \
   }
 
 /* --- Trainer -------------------------------------------------------------------------------- */

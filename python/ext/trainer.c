@@ -222,24 +222,26 @@ static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *confi
 
 static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"payload",        "config",    "checkpoint", "workers",
-                          "keep_last",      "keep_best", "score",      "score_min",
-                          "strict_reports", "execute",   "single",     "output",
-                          "kinds",          "resume",    "renew",      NULL};
+  static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
+                          "keep_best", "score",  "score_min",  "strict_reports", "execute",
+                          "single",    "output", "kinds",      "resume",         "renew",
+                          "verbose",   "html",   NULL};
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   Py_buffer bytes = {0};
   PyObject *config = Py_None;
   struct mpy_calls calls = {.output = Py_None, .renew = Py_None};
-  int min = 0, strict = 0, execute = 0, single = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO(ii)zO", names, &bytes, &config,
+  int min = 0, strict = 0, execute = 0, single = 0, html = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO(ii)zOip", names, &bytes, &config,
                                    &rc.checkpoint, &rc.workers, &rc.keep_last, &rc.keep_best,
                                    &rc.score, &min, &strict, &execute, &single, &calls.output,
-                                   &calls.kinds[0], &calls.kinds[1], &rc.resume, &calls.renew))
+                                   &calls.kinds[0], &calls.kinds[1], &rc.resume, &calls.renew,
+                                   &rc.verbose, &html))
     return NULL;
   rc.score_min = min;
   rc.strict_reports = strict;
   rc.execute = execute;
   rc.single = single;
+  rc.html = html;
   PyObject *r = start_run(self, &rc, config, &bytes, &calls);
   PyBuffer_Release(&bytes);
   return r;
@@ -385,10 +387,10 @@ static PyMethodDef methods[] = {
      MPY_DOC("run($self, payload, config=None, *, checkpoint=None, workers=0, "
              "keep_last=0, keep_best=0, score=None, score_min=False, "
              "strict_reports=False, execute=False, single=False, output=None, "
-             "kinds=(0, 0), resume=None, renew=None)",
+             "kinds=(0, 0), resume=None, renew=None, verbose=0, html=False)",
              "(bytes, Any, str | None, int, int, int, str | None, bool, bool, bool, "
              "bool, Callable[[int, str], object] | None, tuple[int, int], str | None, "
-             "Callable[[int], object] | None) -> Run",
+             "Callable[[int], object] | None, int, bool) -> Run",
              "Starts a run.")},
     {"prestart", prestart, METH_NOARGS,
      MPY_DOC("prestart($self)", "() -> None",

@@ -47,7 +47,7 @@ _DEFINED_IN = {
     # Classes whose objects users keep. Pickles name them here, whatever front they come from.
     **dict.fromkeys(("CollectiveTimeout", "TrainingFailed"), "manta._runtime.errors"),
     **dict.fromkeys(("Backend", "BackendConfig"), "manta._frameworks.base"),
-    **dict.fromkeys(("PrintCallback", "SGDCallback"), "manta._front.callbacks"),
+    **dict.fromkeys(("PrintCallback", "ProgressCallback", "SGDCallback"), "manta._front.callbacks"),
     **dict.fromkeys(("AverageMeter", "AverageMeterCollection"), "manta._front.meters"),
     "CheckpointStrategy": "manta._front.strategy", "Host": "manta._front.hosts",
     "Reports": "manta._front.run", "SessionError": "manta._front.session",

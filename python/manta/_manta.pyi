@@ -352,6 +352,8 @@ class Trainer:
         kinds: tuple[int, int] = (0, 0),
         resume: str | None = None,
         renew: Callable[[int], object] | None = None,
+        verbose: int = 0,
+        html: bool = False,
     ) -> Run:
         """Starts a run."""
     def run_dir(self) -> str:

@@ -40,7 +40,7 @@ MODULES = {
     "manta.workflow": "it is not a part of manta",
 }
 
-_SINKS = ("ProgressCallback", "JsonCallback", "JsonLoggerCallback", "CSVCallback",
+_SINKS = ("JsonCallback", "JsonLoggerCallback", "CSVCallback",
           "TensorboardCallback", "TBXLoggerCallback", "MlflowCallback", "MLflowLoggerCallback",
           "WandbCallback", "WandbLoggerCallback")
 _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorchTrainer",

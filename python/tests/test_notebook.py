@@ -116,6 +116,28 @@ trainer.run(talk);
     assert "rank 0 talks\n" in out
 
 
+def test_progress_is_one_display_that_changes(kernel: Kernel) -> None:
+    kernel.start("""
+def count():
+    for i in range(1, 21):
+        time.sleep(0.05)
+        sgd.report(loss=1 / i)
+trainer.run(count, callbacks=[sgd.ProgressCallback()]);
+""")
+    shown: list[tuple[str, str, str]] = []
+    while True:
+        kind, content = kernel.message()
+        if kind.endswith("display_data"):
+            shown.append((kind, content["transient"]["display_id"], content["data"]["text/html"]))
+        assert kind != "error" and kind != "stream", content
+        if kind == "status" and content["execution_state"] == "idle":
+            break
+    assert [kind for kind, *_ in shown].count("display_data") == 1 and len(shown) > 2
+    assert len({page for _, page, _ in shown}) == 1
+    assert "running" in shown[1][2] and "finished" in shown[-1][2]
+    assert "0.05 at 20" in shown[-1][2] and "<table>" in shown[-1][2]
+
+
 def test_a_cell_that_is_run_again_has_its_new_code(kernel: Kernel) -> None:
     for x in (1, 2):
         assert f"[{x}, {x}]" in kernel.run(f"def f():\n    return {x}\nprint(trainer.run(f))")

@@ -52,15 +52,20 @@ class Screen:
     def __init__(self, text: str):
         self.rows: list[list[str]] = [[]]
         self.row = self.column = 0
-        for part in re.findall(r"\x1b\[[0-9;?]*[@-~]|[^\x1b]", text):
+        self.kept = (0, 0)
+        for part in re.findall(r"\x1b\[[0-9;?]*[@-~]|\x1b[D78]|[^\x1b]", text):
             self._put(part)
 
     def _put(self, part: str) -> None:
         if part == "\r":
             self.column = 0
-        elif part == "\n":
+        elif part in ("\n", "\x1bD", "\x1b[B"):
             self.row += 1
             self.rows += [[]] * (self.row == len(self.rows))
+        elif part == "\x1b7":
+            self.kept = self.row, self.column
+        elif part == "\x1b8":
+            self.row, self.column = self.kept
         elif part[0] == "\x1b":
             if part[-1] == "A":
                 self.row = max(0, self.row - int(part[2:-1] or 1))

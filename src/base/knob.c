@@ -49,6 +49,8 @@ static const struct manta__knob table[MANTA__KNOBS] = {
                                    "NAME[@ADDRESS] WORKERS [COMMAND], separated by semicolons"},
     [MANTA__KNOB_LOG] = {"MANTA_LOG", USERS, WORD("error warn info debug"), .dflt = "warn",
                          .help = "least severity of manta's own messages that are shown"},
+    [MANTA__KNOB_VERBOSE] = {"MANTA_VERBOSE", USERS, WHOLE(0, 2), .dflt = "0",
+                             .help = "progress of runs that do not say: 1 shown, 2 in detail"},
     [MANTA__KNOB_PDB] = {"MANTA_PDB", USERS, WHOLE(0, MANTA_MAX_RANKS - 1), .otherwise = "no rank",
                          .help = "rank that has the driver's terminal as its standard streams"},
     [MANTA__KNOB_GRACE] = {"MANTA_GRACE", USERS, SECONDS, .dflt = "30",

@@ -32,6 +32,7 @@ static const struct manta__option json[] = {JSON, {0}};
 static const struct manta__option run_options[] = {
     WORKERS,
     {0, "logdir", "DIR", "where the directories of its runs go"},
+    {'v', "verbose", "N", "show the progress of runs: 1, or 2 with each worker (0)"},
     {0, "pdb", "RANK", "give this rank the terminal, for breakpoint() and input()"},
     {0, "ray", NULL, "the program is a Python script, and `import ray` in it gives manta"},
     {0}};

@@ -38,8 +38,8 @@ static manta_status set_logdir(const char *dir, manta_error *err)
 static manta_status set_environment(const struct manta__args *a, manta_error *err)
 {
   const char *n = manta__args_get(a, "workers"), *dir = manta__args_get(a, "logdir");
-  const char *pdb = manta__args_get(a, "pdb");
-  int64_t workers, rank;
+  const char *pdb = manta__args_get(a, "pdb"), *verbose = manta__args_get(a, "verbose");
+  int64_t workers, rank, level;
   if (n) {
     MANTA_TRY(manta__args_int(&workers, n, "-n", 1, MANTA_MAX_RANKS, err));
     setenv("MANTA_NUM_WORKERS", n, 1);
@@ -49,6 +49,10 @@ static manta_status set_environment(const struct manta__args *a, manta_error *er
   if (pdb) {
     MANTA_TRY(manta__args_int(&rank, pdb, "--pdb", 0, MANTA_MAX_RANKS - 1, err));
     setenv("MANTA_PDB", pdb, 1);
+  }
+  if (verbose) {
+    MANTA_TRY(manta__args_int(&level, verbose, "--verbose", 0, 2, err));
+    setenv("MANTA_VERBOSE", verbose, 1);
   }
   return manta__child_prepare(err);
 }

@@ -169,6 +169,7 @@ int manta__deliver_end(manta_run *r, manta_error *err)
 {
   if (r->moves)
     manta__screen_lift(&r->screen);
+  manta__progress_end(r);
   manta__call_finish(r);
   manta_error why = MANTA_ERROR_INIT;
   manta_status st = manta__results_take(r, &why);

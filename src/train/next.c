@@ -14,6 +14,7 @@
 #include "train/deliver.h"
 #include "train/driver.h"
 #include "train/form.h"
+#include "train/progress.h"
 #include "train/rows.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -24,7 +25,7 @@
 
 static bool has_news(const manta_run *r)
 {
-  return r->batch || r->queue || r->over || r->texts || r->paused;
+  return r->batch || r->queue || r->over || r->texts || r->paused || manta__progress_due(r);
 }
 
 // Takes what the thread has aligned, all at once.
@@ -68,6 +69,8 @@ enum news { NOTHING, ROWS, END };
 // Does what is due for the user's thread; drops the lock while user code runs.
 static enum news look_after(manta_run *r)
 {
+  if (r->trainer && manta__progress_due(r))
+    manta__progress_show(r);
   if (r->batch)
     return ROWS;
   if (!r->trainer)
@@ -93,9 +96,11 @@ static bool sleep_until(int64_t by)
 
 static bool await_news(const manta_run *r, int64_t by)
 {
-  while (!has_news(r))
-    if (!sleep_until(by))
+  while (!has_news(r)) {
+    int64_t due = manta__progress_next(r);
+    if (!sleep_until(due < by ? due : by) && by <= due)
       return false;
+  }
   return true;
 }
 
@@ -114,7 +119,7 @@ int manta_run_next(manta_run *r, double timeout_s, manta_rows *out, manta_error 
   int64_t by = manta__deadline(timeout_s);
   if (drv.dead)
     return refuse_child(err);
-  if (r->batch)
+  if (r->batch && !manta__progress_due(r))
     return give(r, ROWS, out, err);
   if (r->moves)
     manta__screen_lay(&r->screen);
@@ -135,16 +140,20 @@ struct many {
   size_t count;
   size_t at;   // whose turn it is
   bool moving; // some have rows that change on a screen
+  int64_t due; // when the progress of one of them is to be shown
 };
 
 // False: nobody has anything.
 static bool find_turn(struct many *m)
 {
   const manta_run *first = NULL;
+  m->due = MANTA__NEVER;
   for (size_t i = 0; i < m->count; i++) {
     const manta_run *r = m->runs[i];
     if (!r)
       continue;
+    if (manta__progress_next(r) < m->due)
+      m->due = manta__progress_next(r);
     m->moving |= r->moves;
     if (has_news(r) && (!first || r->turn < first->turn)) {
       first = r;
@@ -185,7 +194,7 @@ static bool await_turn(struct many *m, int64_t by)
   if (m->moving)
     lay_last(m);
   while (!find_turn(m))
-    if (!sleep_until(by))
+    if (!sleep_until(m->due < by ? m->due : by) && by <= m->due)
       return false;
   return true;
 }

@@ -43,6 +43,7 @@ static void log_row(manta_run *r, const struct manta__ring_rec *rec)
   if (manta__log_add(r->log, MANTA__EV_ROW, &rec->id, rec->wall_ns, manta__ring_payload(rec),
                      rec->used, &err) < 0)
     manta__warn("run.log: %s", err.message);
+  manta__progress_row(r, &rec->id, rec->wall_ns, manta__ring_payload(rec), rec->used);
 }
 
 // Where the time went until there was something to see.

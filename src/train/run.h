@@ -20,6 +20,7 @@
  *   rows.h      rings -> run.log -> align.h: iterations
  *   next.c      what the user's thread waits for; deliver.h: rows, output and callbacks there
  *   say.h       what it says, to the user and to run.log; screen.h: how it is shown
+ *   progress.h  how far it is, for people
  *   terminal.h  a rank that has the driver's terminal
  *   results.h   return values
  *   sinks.h     the process that takes its rows to files and servers
@@ -38,6 +39,7 @@
 #include "sink/child.h"
 #include "train/align.h"
 #include "train/exchange.h"
+#include "train/progress.h"
 #include "train/results.h"
 #include "train/screen.h"
 #include "train/terminal.h"
@@ -113,6 +115,7 @@ struct manta_run {
   struct manta__text *texts_last;
   size_t text_bytes;
   bool displayed; /* all is shown on a display of the caller's */
+  struct manta__progress progress;
   /* the user thread's own */
   struct manta__screen screen;
   manta_value *values;

@@ -36,6 +36,7 @@ static void let_go(manta_run *r)
   manta__align_fini(&r->align);
   manta__exchange_end(&r->exchange);
   manta__terminal_leave(r);
+  manta__progress_fini(r);
   manta__screen_fini(&r->screen);
   manta__deliver_free(r);
   manta__free(r->callbacks);
@@ -121,6 +122,8 @@ static manta_status check_run_config(const manta_run_config *rc, manta_error *er
   if (rc->workers < 0 || rc->workers > MANTA_MAX_RANKS)
     return manta_error_set(err, MANTA_EINVAL, "workers must be 1 to %d, not %d", MANTA_MAX_RANKS,
                            rc->workers);
+  if (rc->verbose < -1 || rc->verbose > 2)
+    return manta_error_set(err, MANTA_EINVAL, "verbose must be -1 to 2, not %d", rc->verbose);
   if (rc->keep_best > 0 && !rc->score)
     return manta_error_set(err, MANTA_EINVAL, "keep_best needs score, the metric to compare by");
   return MANTA_OK;
@@ -172,6 +175,7 @@ static manta_status fill_run(manta_run *r, const manta_run_config *rc, manta_err
   MANTA_TRY(collect_callbacks(r, rc, err));
   MANTA_TRY(manta__run_sinks_collect(r, rc, err));
   set_screen(r, rc->display);
+  manta__progress_init(r, rc);
   MANTA_TRY(manta__terminal_take(r, err));
   for (size_t i = 0; i < r->callback_count; i++)
     r->listening |= r->callbacks[i]->result != NULL;

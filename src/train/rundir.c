@@ -61,6 +61,8 @@ static manta_status log_run(manta_run *r, manta_train_fn fn, int ordinal, manta_
     manta_error_set(err, st, "no memory to describe the run");
   if (st == MANTA_OK)
     st = manta__log_add_value(r->log, MANTA__EV_RUN, &id, &v, err);
+  if (st == MANTA_OK)
+    manta__progress_event(r, MANTA__EV_RUN, &id, &v);
   manta_value_fini(&v);
   return st < 0 ? st : manta__log_flush(r->log, err);
 }
@@ -121,6 +123,8 @@ static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *at
     st = replay(r, &s, err);
   else
     st = manta__log_writer_open(&r->log, r->rundir, false, err);
+  if (st == MANTA_OK)
+    manta__progress_resume(r);
   manta__run_summary_fini(&s);
   r->rewind = *attempt > 0;
   return st;

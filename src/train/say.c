@@ -81,6 +81,7 @@ void manta__run_log(manta_run *r, enum manta__event kind, const manta_value *v)
   struct manta__ident id = {r->id, r->membership.attempt, -1, ++r->log_seq};
   if (r->log && manta__log_add_value(r->log, kind, &id, v, &err) < 0)
     manta__warn("run.log: %s", err.message);
+  manta__progress_event(r, kind, &id, v);
 }
 
 static void say(manta_run *r, int how, const char *text)

@@ -68,6 +68,7 @@ void manta__screen_fini(struct manta__screen *s)
     next = p->next;
     manta__free(p);
   }
+  manta__free(s->block);
   manta__buf_fini(&s->out);
   *s = (struct manta__screen){0};
 }
@@ -299,9 +300,71 @@ static bool has_strips(const struct manta__screen *s, int k)
   return false;
 }
 
+// --- the block -----------------------------------------------------------------------------------
+
+void manta__screen_block(struct manta__screen *s, const char *p, size_t n)
+{
+  char *copy = p ? manta__strndup(p, n) : NULL;
+  manta__free(s->block);
+  s->block = copy;
+  s->block_len = copy ? n : 0;
+  s->surface[1].stale |= s->to.kind[1] == MANTA_DISPLAY_TERMINAL;
+}
+
+int manta__screen_rows(void)
+{
+  return size_of_terminal().ws_row;
+}
+
+static int count_rows(const char *p, size_t n)
+{
+  int rows = 1;
+  for (size_t i = 0; i < n; i++)
+    rows += p[i] == '\n';
+  return rows;
+}
+
+// The cursor stays where it is: what the program prints next stands above, whatever it has printed
+// last, and a terminal that was resized leaves nothing behind. IND makes room without a change of
+// the column; only then can the place be kept.
+static void lay_block(struct manta__screen *s)
+{
+  struct winsize w = size_of_terminal();
+  const char *row = s->block, *end = s->block + s->block_len;
+  int rows = count_rows(row, s->block_len), most = w.ws_row - 1 - s->surface[1].drawn;
+  rows = rows > most ? most : rows;
+  manta__buf_puts(&s->out, "\033[J");
+  s->block_drawn = rows > 0;
+  if (rows <= 0)
+    return;
+  for (int i = 0; i < rows; i++)
+    manta__buf_puts(&s->out, "\033D");
+  manta__buf_printf(&s->out, "\033[%dA\0337", rows);
+  for (int i = 0; i < rows; i++) {
+    const char *stop = memchr(row, '\n', (size_t)(end - row));
+    stop = stop ? stop : end;
+    manta__buf_puts(&s->out, "\033[B\r");
+    put_clipped(s, row, (size_t)(stop - row), (size_t)w.ws_col - 1);
+    row = stop + 1;
+  }
+  manta__buf_puts(&s->out, "\0338");
+}
+
+static void lift_block(struct manta__screen *s)
+{
+  if (!s->block_drawn)
+    return;
+  manta__buf_puts(&s->out, "\033[J");
+  s->block_drawn = false;
+  s->surface[1].stale = true;
+  send(s, 2);
+}
+
 static void lift(struct manta__screen *s, int k)
 {
   struct manta__surface *f = &s->surface[k];
+  if (k == 1)
+    lift_block(s);
   if (!f->drawn)
     return;
   if (s->to.kind[k] == MANTA_DISPLAY_TERMINAL) {
@@ -333,6 +396,8 @@ void manta__screen_lay(struct manta__screen *s)
       lay_terminal(s, k);
     else
       lay_line(s, k);
+    if (k == 1 && s->block)
+      lay_block(s);
     send(s, k + 1);
     s->surface[k].stale = false;
   }

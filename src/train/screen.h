@@ -35,6 +35,9 @@ struct manta__screen {
     bool stale;   /* they are not as they should be */
     size_t width; /* of the one row that MANTA_DISPLAY_LINE has */
   } surface[2];
+  char *block; /* rows below everything else, on a terminal; NULL: none */
+  size_t block_len;
+  bool block_drawn;
   int open[2]; /* 1 + the rank whose line has begun and not ended; 0: none */
   manta__buf out;
 };
@@ -49,6 +52,11 @@ bool manta__screen_moves(const struct manta__screen *s);
 void manta__screen_lines(struct manta__screen *s, int rank, int stream, const char *p, size_t n);
 /* The changing rows of that stream, all of them; drawn by lay. */
 void manta__screen_live(struct manta__screen *s, int rank, int stream, const char *p, size_t n);
+/* Rows of the run's own, separated by "\n", that stand below the line of the cursor and below all
+ * others; drawn by lay, if standard error is a terminal. NULL: none any more. */
+void manta__screen_block(struct manta__screen *s, const char *p, size_t n);
+/* Rows of the terminal. */
+int manta__screen_rows(void);
 /* A line of nobody's, on standard error. */
 void manta__screen_say(struct manta__screen *s, const char *head, const char *text);
 /* Takes the changing rows off; draws them. */

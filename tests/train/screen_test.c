@@ -171,6 +171,39 @@ static void one_line_moves_in_a_notebook(void **state)
   manta__screen_fini(&s);
 }
 
+// The cursor stays where it was: room below it first, then the rows, then back.
+static void a_block_stands_below_the_cursor(void **state)
+{
+  struct manta__screen s;
+  setenv("NO_COLOR", "1", 1);
+  make(&s, MANTA_DISPLAY_TERMINAL, MANTA_DISPLAY_TERMINAL);
+  manta__screen_block(&s, "one\ntwo", 7);
+  manta__screen_lay(&s);
+  assert_string_equal(wrote(2), "\033[J\033D\033D\033[2A\0337\033[B\rone\033[B\rtwo\0338");
+  manta__screen_lay(&s); // nothing has changed
+  assert_string_equal(wrote(2), "");
+  lines(&s, 0, 1, "a line\n");
+  assert_string_equal(wrote(2), "\033[J");
+  assert_string_equal(wrote(1), "(rank 0) a line\n");
+  rows(&s, 0, 2, "50%");
+  manta__screen_block(&s, "three", 5);
+  manta__screen_lay(&s);
+  assert_string_equal(wrote(2), "(rank 0) 50%\033[K\033[J\033D\033[1A\0337\033[B\rthree\0338");
+  manta__screen_fini(&s);
+  assert_string_equal(wrote(2), "\033[J\r\033[J");
+}
+
+static void a_block_needs_a_terminal(void **state)
+{
+  struct manta__screen s;
+  make(&s, MANTA_DISPLAY_TERMINAL, MANTA_DISPLAY_PLAIN);
+  manta__screen_block(&s, "one", 3);
+  manta__screen_lay(&s);
+  manta__screen_fini(&s);
+  assert_string_equal(wrote(1), "");
+  assert_string_equal(wrote(2), "");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -181,6 +214,8 @@ int main(void)
       cmocka_unit_test(every_rank_has_its_own_row),
       cmocka_unit_test(a_row_that_is_too_wide_is_cut),
       cmocka_unit_test(one_line_moves_in_a_notebook),
+      cmocka_unit_test(a_block_stands_below_the_cursor),
+      cmocka_unit_test(a_block_needs_a_terminal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,25 @@ class PrintCallback(SGDCallback):
         print(results, flush=True)
 
 
+@public
+class ProgressCallback(SGDCallback):
+    """Shows how far the run is: on a terminal a block that changes in place, in a notebook a table
+    that does, elsewhere a line at most every second; and a summary at the end. verbose=1: the
+    metrics of rank 0 with their best values, and their range over the workers; 2: those of every
+    worker, and the times of the start; 0: nothing. It goes to standard error."""
+
+    def __init__(self, verbose: int = 1):
+        if isinstance(verbose, bool) or verbose not in (0, 1, 2):
+            raise ValueError(f"verbose must be 0, 1 or 2, not {verbose!r}")
+        self.verbose = verbose
+
+
+def verbosity(callbacks: list[Any]) -> int:
+    """libmanta's: the progress that the callbacks ask for; -1: none, 0: MANTA_VERBOSE decides."""
+    asked = [c.verbose for c in callbacks if isinstance(c, ProgressCallback)]
+    return max(asked) or -1 if asked else 0
+
+
 def _accepted(method: Callable[..., Any], offered: dict[str, Any]) -> dict[str, Any]:
     """The part of `offered` that the method takes by name."""
     names = _takes(method)
@@ -54,7 +73,11 @@ class Caller:
         self.callbacks = callbacks
         # Looked up once: a signature costs more than most callbacks.
         self._handlers = [(c, c.handle_result, _takes(c.handle_result)) for c in callbacks
-                          if getattr(c, "handle_result", None) is not None]
+                          if _handles(c)]
+
+    def listens(self) -> bool:
+        """Whether anybody looks at the rows."""
+        return bool(self._handlers)
 
     def start(self, **info: Any) -> None:
         for c in self.callbacks:
@@ -82,6 +105,12 @@ class Caller:
             print(f"manta: {type(callback).__name__}.{method.__name__} failed; the run continues",
                   file=sys.stderr)
             traceback.print_exc()
+
+
+def _handles(callback: Any) -> bool:
+    """Not those that have the empty one of SGDCallback."""
+    method = getattr(callback, "handle_result", None)
+    return method is not None and getattr(method, "__func__", None) is not SGDCallback.handle_result
 
 
 def _takes(method: Callable[..., Any]) -> list[str] | None:

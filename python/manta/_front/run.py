@@ -96,12 +96,13 @@ class Run:
         return reports
 
     def drain(self) -> None:
-        """To the end; without a callback nobody looks at the rows."""
-        if self._caller.callbacks:
+        """To the end; without a callback that wants them nobody looks at the rows."""
+        if self._caller.listens():
             while self.next() is not None:
                 pass
             return
         self._wait(self._run.drain)
+        self.finish(error=False)
 
     def _wait(self, call: Callable[[], T]) -> T:
         try:

@@ -282,14 +282,17 @@ class Trainer:
         payload = asked.job(self._setting).pack(asked.name)
         if self._has_hooks() and not self._told_start:
             self.start()
-        said = asked.described()
-        run = Run(lambda: self._trainer.run(payload, said, workers=workers, output=self._show,
-                                            kinds=_display.kinds(),
+        said, callbacks = asked.described(), self._callbacks + asked.callbacks
+        page = _display.Page() if _display.is_notebook() else None
+        run = Run(lambda: self._trainer.run(payload, said, workers=workers,
+                                            output=page.write if page else self._show,
+                                            kinds=_display.kinds(), html=page is not None,
+                                            verbose=_callbacks.verbosity(callbacks),
                                             strict_reports=self._strict_reports,
                                             resume=self._resume,
                                             renew=self._renew if self._has_hooks() else None,
                                             **options),
-                  self._trainer, self._callbacks + asked.callbacks)
+                  self._trainer, callbacks)
         self._running, self._resume = True, None
         self._told_start &= self._keeps()
         try:

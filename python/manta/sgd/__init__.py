@@ -18,7 +18,8 @@ from manta._front.session import (SessionError, heartbeat, in_worker, load_check
 from manta._front.strategy import CheckpointStrategy
 from manta._front.trainer import Trainer
 from manta._front.worker_group import WorkerGroup
-from manta.sgd.callbacks import PrintCallback, SGDCallback, TrainingCallback
+from manta.sgd.callbacks import (PrintCallback, ProgressCallback, SGDCallback,
+                                 TrainingCallback)
 
 if TYPE_CHECKING:
     from manta._frameworks.tensorflow.dataset import prepare_dataset_shard as prepare_dataset_shard
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.seed import set_rng_state as set_rng_state
 
 __all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "HorovodConfig", "Host",
-           "PrintCallback", "SGDCallback", "SessionError", "TensorflowConfig", "TorchConfig",
-           "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat", "in_worker",
+           "PrintCallback", "ProgressCallback", "SGDCallback", "SessionError", "TensorflowConfig",
+           "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat", "in_worker",
            "load_checkpoint", "local_rank", "local_world_size", "node_rank", "preempted", "report",
            "save_checkpoint", "world_rank", "world_size"]
 

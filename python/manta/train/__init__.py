@@ -13,7 +13,8 @@ from manta._frameworks.horovod.config import HorovodConfig
 from manta._frameworks.tensorflow.config import TensorflowConfig
 from manta._frameworks.torch.config import TorchConfig
 from manta._front import look_up as _look_up
-from manta._front.callbacks import PrintCallback, SGDCallback, TrainingCallback
+from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback,
+                                    TrainingCallback)
 from manta._front.fit.checkpoint import Checkpoint
 from manta._front.fit.configs import (CheckpointConfig, FailureConfig, RunConfig, ScalingConfig,
                                       SyncConfig)
@@ -32,11 +33,12 @@ from manta._front.worker_group import WorkerGroup
 
 __all__ = ["Backend", "BackendConfig", "Checkpoint", "CheckpointConfig", "CheckpointStrategy",
            "DataParallelTrainer", "FailureConfig", "HorovodConfig", "Host", "PrintCallback",
-           "Result", "RunConfig", "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig",
-           "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback", "TrainingFailedError",
-           "WorkerGroup", "get_checkpoint", "get_context", "get_dataset_shard", "heartbeat",
-           "in_worker", "load_checkpoint", "local_rank", "local_world_size", "node_rank",
-           "preempted", "report", "save_checkpoint", "world_rank", "world_size"]
+           "ProgressCallback", "Result", "RunConfig", "SGDCallback", "ScalingConfig",
+           "SessionError", "SyncConfig", "TensorflowConfig", "TorchConfig", "Trainer",
+           "TrainingCallback", "TrainingFailedError", "WorkerGroup", "get_checkpoint",
+           "get_context", "get_dataset_shard", "heartbeat", "in_worker", "load_checkpoint",
+           "local_rank", "local_world_size", "node_rank", "preempted", "report", "save_checkpoint",
+           "world_rank", "world_size"]
 
 _SUBMODULES = ("base_trainer", "callbacks", "data_parallel_trainer", "horovod", "tensorflow",
                "torch")

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from manta._front import refuse as _refuse
-from manta._front.callbacks import PrintCallback, SGDCallback, TrainingCallback
+from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback,
+                                    TrainingCallback)
 
-__all__ = ["PrintCallback", "SGDCallback", "TrainingCallback"]
+__all__ = ["PrintCallback", "ProgressCallback", "SGDCallback", "TrainingCallback"]
 __path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
 
 

@@ -142,7 +142,8 @@ class RunConfig:
     """name: of the experiment, whose directory is storage_path/name; without one it is made of the
     trainer's name and the time. storage_path (= local_dir): without one MANTA_RESULTS, else
     ~/manta_results. stop: ends the run when it is reached: {metric: least value}, a function of
-    (trial id, result), or an object with such a __call__ and stop_all(). verbose=0: print nothing.
+    (trial id, result), or an object with such a __call__ and stop_all(). verbose=0: print
+    nothing; 1 and more: the progress, as ProgressCallback(1) and (2) show it.
     sync_config, progress_reporter and log_to_file are taken and mean nothing: checkpoints, rows and
     the output of every rank are in the run's directory."""
     name: str | None = None

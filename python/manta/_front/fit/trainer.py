@@ -162,9 +162,13 @@ class DataParallelTrainer:
         scaling, run, failure = self.scaling_config, self.run_config, self._failures()
         return Trainer(self.backend_config, scaling.num_workers, scaling.use_gpu,
                        scaling.resources_per_worker,
-                       callbacks=[history, *_callbacks.checked(run.callbacks)],
+                       callbacks=[history, *_callbacks.checked(run.callbacks), *self._progress()],
                        logdir=experiment, name=type(self).__name__, max_retries=failure,
                        retry_exceptions=failure != 0, quiet=run.verbose == 0)
+
+    def _progress(self) -> list[_callbacks.ProgressCallback]:
+        verbose = self.run_config.verbose
+        return [] if not verbose else [_callbacks.ProgressCallback(max(1, min(int(verbose), 2)))]
 
     def _failures(self) -> int:
         failure = self.run_config.failure_config
