@@ -87,9 +87,9 @@ void manta__show_runs(struct manta__dash_json *j, const struct manta__catalog *c
 
 // --- Series --------------------------------------------------------------------------------------
 
-enum column { MEAN, MIN, MAX, TIME };
+enum bucket_part { MEAN, MIN, MAX, TIME };
 
-static double cell(const struct manta__chart_bucket *b, enum column c)
+static double cell(const struct manta__chart_bucket *b, enum bucket_part c)
 {
   switch (c) {
   case MEAN:
@@ -104,7 +104,7 @@ static double cell(const struct manta__chart_bucket *b, enum column c)
 }
 
 static void show_column(struct manta__dash_json *j, const char *key, const struct manta__series *s,
-                        uint32_t from, enum column c)
+                        uint32_t from, enum bucket_part c)
 {
   manta__dash_open(j, key, '[');
   for (uint32_t i = from; i < s->count; i++)
