@@ -18,6 +18,7 @@
 #include <manta/sink.h>
 #include <manta/status.h>
 #include <manta/trainer.h>
+#include <manta/tune.h>
 #include <manta/value.h>
 
 #ifdef __cplusplus

@@ -195,8 +195,8 @@ typedef struct manta_tune_config {
 
 /* Begins an experiment, or goes on with one, and gives it in *out (close it); trials begin with the
  * first next. MANTA_EINVAL and MANTA_ETYPE name what makes no sense: a domain by its path, a
- * searcher that cannot search this space, a metric that is missing. MANTA_ENOROOM: no host has what
- * a trial needs. `fn` as in manta_trainer_run. */
+ * searcher that cannot search this space, a metric that is missing, a request that no host can ever
+ * meet; MANTA_ENOROOM: others hold it now. `fn` as in manta_trainer_run. */
 MANTA_API manta_status manta_tune_start(manta_tune **out, manta_train_fn fn,
                                         const manta_tune_config *cfg, manta_error *err);
 /* Waits for the next event. 1: *out (may be NULL) has it; 0: the experiment is over; negative: its
@@ -242,6 +242,10 @@ MANTA_API manta_status manta_tune_best(manta_tune *t, const char *metric, bool m
 /* Gives the newest checkpoint of a trial (close it), or NULL in *out. */
 MANTA_API manta_status manta_tune_checkpoint(manta_tune *t, uint64_t number, manta_checkpoint **out,
                                              manta_error *err);
+/* Writes the directory of that checkpoint into buf, for manta_checkpoint_open. MANTA_ENOENT: there
+ * is none; MANTA_ETOOBIG: `size` bytes are too few. */
+MANTA_API manta_status manta_tune_checkpoint_dir(manta_tune *t, uint64_t number, char *buf,
+                                                 size_t size, manta_error *err);
 /* Calls `row` for each row of a trial that counts, in order, out of the log; a failure of it ends
  * the walk and is returned. */
 MANTA_API manta_status manta_tune_rows(manta_tune *t, uint64_t number, void *ctx,

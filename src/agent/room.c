@@ -25,6 +25,8 @@ void manta__agent_room_rest(struct manta__agent_group *g, struct manta__msg *m)
     return;
   g->hold = in.hold;
   g->rest_ns = manta__now();
+  if (in.left)
+    manta__agent_snap_run_ended(g);
   manta_value_fini(&v);
 }
 

@@ -103,6 +103,10 @@ static const struct manta__knob table[MANTA__KNOBS] = {
 
     [MANTA__KNOB_RESUME] = {"MANTA_RESUME", MANTAS, HEX, .otherwise = "none",
                             .help = "session that a program goes on with, set by manta resume"},
+    [MANTA__KNOB_TUNE_RESUME] = {"MANTA_TUNE_RESUME", MANTAS, .otherwise = "none",
+                                 .help =
+                                     "experiment that a program goes on with, set by manta tune "
+                                     "resume"},
     [MANTA__KNOB_ROLE] = {"MANTA_ROLE", MANTAS, .otherwise = "none",
                           .help = "which of manta's processes a child is to be"},
     [MANTA__KNOB_WORKER] = {"MANTA_WORKER", MANTAS, .otherwise = "none",

@@ -39,15 +39,17 @@
 
 /* Payloads are maps; the keys each kind has are in record.c's table. */
 enum manta__event {
-  MANTA__EV_RUN = 1, /* the run begins: name, function, argv, config, session, ordinal, … */
-  MANTA__EV_ATTEMPT, /* an attempt begins: world, from (iteration), cause */
-  MANTA__EV_ROW,     /* a report of ident.rank; payload is the row itself */
-  MANTA__EV_REWIND,  /* rows after `to` of earlier attempts are void */
-  MANTA__EV_CKPT,    /* a checkpoint is on disk: dir, iteration, bytes, score */
-  MANTA__EV_LOST,    /* a worker was lost: rank, host, pid, cause */
-  MANTA__EV_NOTE,    /* a warning shown to the user: text */
-  MANTA__EV_FINISH,  /* the run ended: status, message, results */
-  MANTA__EV_SAMPLE   /* what the workers of a host use, about once a second: host, workers */
+  MANTA__EV_RUN = 1,    /* the run begins: name, function, argv, config, session, ordinal, … */
+  MANTA__EV_ATTEMPT,    /* an attempt begins: world, from (iteration), cause */
+  MANTA__EV_ROW,        /* a report of ident.rank; payload is the row itself */
+  MANTA__EV_REWIND,     /* rows after `to` of earlier attempts are void */
+  MANTA__EV_CKPT,       /* a checkpoint is on disk: dir, iteration, bytes, score */
+  MANTA__EV_LOST,       /* a worker was lost: rank, host, pid, cause */
+  MANTA__EV_NOTE,       /* a warning shown to the user: text */
+  MANTA__EV_FINISH,     /* the run ended: status, message, results */
+  MANTA__EV_SAMPLE,     /* what the workers of a host use, about once a second: host, workers */
+  MANTA__EV_EXPERIMENT, /* a driver begins an experiment, or goes on with it (tune/journal.h) */
+  MANTA__EV_TRIAL       /* something happened to trial ident.rank, whose rows are EV_ROW */
 };
 
 struct manta__record {

@@ -20,6 +20,11 @@ static const struct manta__event_info kinds[] = {
      "the run ended; status: the name of a manta_status, \"OK\" for success"},
     {MANTA__EV_SAMPLE, "sample", "host workers",
      "what the workers of a host use: maps of rank, pid, cpu (CPUs), rss, gpu_memory, gpu_use"},
+    {MANTA__EV_EXPERIMENT, "experiment",
+     "argv cwd name metric maximize searcher scheduler samples seed space",
+     "a driver begins an experiment, or goes on with it"},
+    {MANTA__EV_TRIAL, "trial", "what config iteration from verdict state message result",
+     "something happened to a trial of an experiment"},
 };
 
 const struct manta__event_info *manta__event_info(uint32_t kind)

@@ -46,16 +46,17 @@ static void log_finish(manta_run *r)
 }
 
 // Its workers may be ended from now on when another trainer needs their room.
-static void rest(manta_trainer *t)
+static void rest(manta_trainer *t, bool left)
 {
   struct manta__msg m = {.kind = MANTA__M_REST, .group = t->group};
-  manta_value v = MANTA__PACK(rest_msg, .hold = t->hold);
+  manta_value v = MANTA__PACK(rest_msg, .hold = t->hold, .left = left);
   manta__run_tell_all(t, &m, &v);
 }
 
 static void over(manta_run *r)
 {
-  rest(r->trainer);
+  r->over = true;
+  rest(r->trainer, r->light);
   manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
     log_finish(r);

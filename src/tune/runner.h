@@ -33,6 +33,8 @@ struct manta__launch {
   uint32_t attempt;
   const manta_value *config;
   const char *dir;                   /* of the trial; is there */
+  bool fresh;                        /* it was never begun */
+  bool adopted;                      /* … by this driver */
   const struct manta__capture *from; /* begin from this, or NULL: its own newest on disk, if any */
   const manta_value *resources;      /* other ones than the experiment's, or NULL */
 };

@@ -29,18 +29,27 @@ manta_status manta__packed_get(const struct manta__packed *p, manta_value *out, 
 void manta__packed_fini(struct manta__packed *p);
 
 struct manta__trial {
-  uint8_t state; /* manta_trial_state */
-  bool saved;    /* it has a checkpoint */
-  bool copied;   /* its config is not the searcher's any more */
+  uint8_t state;  /* manta_trial_state */
+  uint8_t asked;  /* manta_verdict about the newest row that is not carried out yet */
+  uint8_t popped; /* … and one that came meanwhile, about the pause that is asked for; or GO_ON */
+  bool again;     /* there was one */
+  bool saved;     /* it has a checkpoint */
+  bool ran;       /* it ran under a driver that is gone */
+  bool outside;   /* searcher and scheduler have done with it, and it runs once more */
   int failures;
   uint32_t attempt;           /* times that it was begun */
   int64_t iteration;          /* of its newest row; rows up to there are not counted again */
   int64_t saved_at;           /* iteration of its newest checkpoint */
+  uint64_t from;              /* whom it copies, or copied last and has saved nothing since */
   double time, value, top;    /* newest time and metric, and the best metric; NaN: none */
+  double *point;              /* of a config that is not the searcher's any more, or NULL */
   int64_t began_ns, ended_ns; /* wall clock; 0: not yet */
   struct manta__packed config, last, best, result;
-  char *message; /* of its newest failure, or NULL */
+  struct manta__packed resources; /* other ones than those of all; or nil */
+  struct manta__packed wanted;    /* the config that a copy is to have; nil: one like the copied */
+  char *message;                  /* of its newest failure, or NULL */
 };
+#define MANTA__NO_TRIAL UINT64_MAX
 
 bool manta__trial_ended(const struct manta__trial *t);
 /* MANTA_ESTATE: the picture above does not show it. */
