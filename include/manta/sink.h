@@ -41,6 +41,38 @@ typedef struct manta_sink {
  * is wrong. A run does the same when it begins. */
 MANTA_API manta_status manta_sink_check(const manta_sink *sink, manta_error *err);
 
+/* --- Event files for TensorBoard, by hand --------------------------------------------------- */
+
+/* For what is no row of a run: a program's own curves, the hyperparameters of an experiment. One
+ * thread at a time. What is added is in memory until 1 MiB of it are there, or flush or close. */
+typedef struct manta_events manta_events;
+
+/* Makes a new event file in the directory, which is made if it is not there, and gives it in *out
+ * (close it). MANTA_ENOENT: this manta was built without protobuf-c. */
+MANTA_API manta_status manta_events_open(manta_events **out, const char *dir, manta_error *err);
+/* Adds a map at this step: a number or bool is a scalar; a list of numbers is a histogram; bytes
+ * that are a PNG, JPEG or GIF are an image; keys of maps inside are joined with '/'. Text and keys
+ * that begin with '_' are left out, but for _time_this_iter_s and _time_total_s. */
+MANTA_API manta_status manta_events_add(manta_events *e, int64_t step, const manta_value *row,
+                                        manta_error *err);
+/* Adds text, which TensorBoard shows as Markdown. */
+MANTA_API manta_status manta_events_text(manta_events *e, int64_t step, const char *tag,
+                                         const char *text, manta_error *err);
+/* For the HPARAMS page: the parameters (a map; numbers, bools and text of it) of what this file is
+ * about, of which there is one event file each. metrics: a list of the tags to compare by, or
+ * NULL: all scalars. group: one name for runs that belong together, or NULL. */
+MANTA_API manta_status manta_events_hparams(manta_events *e, const manta_value *hparams,
+                                            const manta_value *metrics, const char *group,
+                                            manta_error *err);
+/* … and how it ended. */
+MANTA_API manta_status manta_events_end(manta_events *e, bool ok, manta_error *err);
+/* What was added at this step or a later one is void: it will come again. */
+MANTA_API manta_status manta_events_restart(manta_events *e, int64_t step, manta_error *err);
+/* Hands what was added to the kernel. MANTA_EIO: nothing is lost, and it may be called again. */
+MANTA_API manta_status manta_events_flush(manta_events *e, manta_error *err);
+/* Flushes and frees; what cannot be written then is warned of. NULL is fine. */
+MANTA_API void manta_events_close(manta_events *e);
+
 #ifdef __cplusplus
 }
 #endif

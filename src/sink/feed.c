@@ -79,10 +79,11 @@ static int64_t wall_clock(void)
 
 // --- bookmarks -----------------------------------------------------------------------------------
 
-static manta_status save(manta__sink_feed *f, int64_t now, manta_error *err)
+// A bookmark that is not on disk is only older than it could be: more is read again after a kill.
+static void save(manta__sink_feed *f, int64_t now)
 {
   f->saved_ns = now;
-  return manta__state_save(&f->state, err);
+  manta__state_save(&f->state, NULL);
 }
 
 // What the sink wants to be remembered, before anything else happens.
@@ -96,7 +97,7 @@ static manta_status note_memo(manta__sink_feed *f, manta_error *err)
     return manta_error_set(err, MANTA_ENOMEM, "no memory");
   if (void_marks)
     manta__state_back(&f->state, -1);
-  return save(f, manta__now(), err);
+  return manta__state_save(&f->state, err);
 }
 
 static manta_status flush(manta__sink_feed *f, manta_error *err)
@@ -116,7 +117,9 @@ static manta_status flush(manta__sink_feed *f, manta_error *err)
   if (!memcmp(&b, manta__state_newest(&f->state), sizeof b))
     return MANTA_OK;
   manta__state_add(&f->state, &b);
-  return now - f->saved_ns > SAVE_NS ? save(f, now, err) : MANTA_OK;
+  if (now - f->saved_ns > SAVE_NS)
+    save(f, now);
+  return MANTA_OK;
 }
 
 // --- beginning, and beginning again --------------------------------------------------------------
@@ -264,8 +267,10 @@ static manta_status follow(manta__sink_feed *f, manta_error *err)
     MANTA_TRY(last ? manta__gather_end(&f->gather, err)
                    : manta__gather_idle(&f->gather, wall_clock(), err));
     MANTA_TRY(flush(f, err));
-    if (last)
-      return got == MANTA__FOLLOW_GONE ? MANTA_OK : save(f, manta__now(), err);
+    if (last) {
+      save(f, manta__now());
+      return MANTA_OK;
+    }
     await_news(f);
   }
 }

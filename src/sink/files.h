@@ -7,6 +7,6 @@
 
 #include "sink/sink.h"
 
-extern const struct manta__sink_kind manta__sink_json, manta__sink_csv;
+extern const struct manta__sink_kind manta__sink_json, manta__sink_csv, manta__sink_tensorboard;
 
 #endif

@@ -10,7 +10,14 @@
 #include "sys/module.h"
 
 const struct manta__sink_kind *const manta__sink_kinds[] = {&manta__sink_json, &manta__sink_csv,
-                                                            NULL};
+                                                            &manta__sink_tensorboard, NULL};
+
+const struct manta__sink_kind manta__sink_tensorboard = {
+    .name = "tensorboard",
+    .help = "event files for TensorBoard",
+    .module = "tensorboard",
+    .needs = "libprotobuf-c",
+};
 
 manta_status manta__sink_find(const char *name, const struct manta__sink_kind **out,
                               manta_error *err)
