@@ -8,14 +8,13 @@
 #include "dash/index.h"
 
 struct manta__best {
-  const struct manta__series *series; /* NULL: the run has no metric yet */
-  bool lowest;                        /* the least is the best */
+  const struct manta__curve *series; /* NULL: the run has no such metric */
+  bool lowest;                       /* the least is the best */
   struct manta__extreme at;
 };
 
-/* The metric that the run's checkpoints are judged by; else a loss or an error of rank 0, at its
- * least; else an accuracy, a score or a reward, at its greatest; else its first metric, at its
- * least. */
+/* Of rank 0, as `manta ls` does: the metric that the run's checkpoints are judged by, else the
+ * first whose name tells whether it is better small or large. */
 struct manta__best manta__best_of(const struct manta__index *x);
 
 #endif

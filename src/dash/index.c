@@ -11,7 +11,6 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "dash/index_note.h"
-#include "event/record.h"
 #include "event/row.h"
 
 #define MAX_CUTS 65536
@@ -24,7 +23,7 @@ static uint32_t hash_of(const char *name, size_t len, int rank)
   return (uint32_t)manta__hash_seed(name, len, (uint64_t)(uint32_t)rank);
 }
 
-static bool is_named(const struct manta__series *s, const char *name, size_t len, int rank)
+static bool is_named(const struct manta__curve *s, const char *name, size_t len, int rank)
 {
   return s->rank == rank && !strncmp(s->name, name, len) && s->name[len] == 0;
 }
@@ -38,8 +37,8 @@ static uint32_t *find_slot(const struct manta__index *x, const char *name, size_
   return &x->slot[i];
 }
 
-const struct manta__series *manta__index_find(const struct manta__index *x, const char *name,
-                                              int rank)
+const struct manta__curve *manta__index_find(const struct manta__index *x, const char *name,
+                                             int rank)
 {
   uint32_t at = x->slots ? *find_slot(x, name, strlen(name), rank) : 0;
   return at ? &x->series[at - 1] : NULL;
@@ -48,7 +47,7 @@ const struct manta__series *manta__index_find(const struct manta__index *x, cons
 static manta_status grow_table(struct manta__index *x)
 {
   uint32_t slots = x->slots ? 2 * x->slots : 64;
-  struct manta__series *p = manta__realloc(x->series, slots / 2 * sizeof *p);
+  struct manta__curve *p = manta__realloc(x->series, slots / 2 * sizeof *p);
   if (!p)
     return MANTA_ENOMEM;
   x->series = p;
@@ -60,7 +59,7 @@ static manta_status grow_table(struct manta__index *x)
   x->slots = slots;
   x->series_cap = slots / 2;
   for (uint32_t i = 0; i < x->series_count; i++) {
-    const struct manta__series *s = &x->series[i];
+    const struct manta__curve *s = &x->series[i];
     *find_slot(x, s->name, strlen(s->name), s->rank) = i + 1;
   }
   return MANTA_OK;
@@ -69,12 +68,12 @@ static manta_status grow_table(struct manta__index *x)
 // With more series each has fewer buckets.
 static void share_out(struct manta__index *x)
 {
-  uint32_t limit = MANTA__SERIES_BUCKETS;
-  while (limit > MANTA__SERIES_FEWEST &&
+  uint32_t limit = MANTA__CURVE_BUCKETS;
+  while (limit > MANTA__CURVE_FEWEST &&
          (size_t)limit * x->series_count * sizeof(struct manta__chart_bucket) > MANTA__INDEX_BYTES)
     limit /= 2;
   for (uint32_t i = 0; limit != x->limit && i < x->series_count; i++)
-    manta__series_set_limit(&x->series[i], limit);
+    manta__curve_set_limit(&x->series[i], limit);
   x->limit = limit;
 }
 
@@ -89,10 +88,10 @@ manta_status manta__index_series(struct manta__index *x, const char *name, size_
     }
     if (x->series_count == x->series_cap)
       MANTA_TRY(grow_table(x));
-    MANTA_TRY(manta__series_init(&x->series[x->series_count], name, len, rank));
+    MANTA_TRY(manta__curve_init(&x->series[x->series_count], name, len, rank));
     at = ++x->series_count;
     *find_slot(x, name, len, rank) = at;
-    x->series[at - 1].limit = x->limit ? x->limit : MANTA__SERIES_BUCKETS;
+    x->series[at - 1].limit = x->limit ? x->limit : MANTA__CURVE_BUCKETS;
     share_out(x);
   }
   *out = at - 1;
@@ -200,7 +199,7 @@ static void take_number(struct row *w, const char *name, size_t len, double valu
     return;
   manta_status st = series_of(w, name, len, &at);
   if (st == MANTA_OK)
-    st = manta__series_add(&w->x->series[at], w->iteration, w->t, value);
+    st = manta__curve_add(&w->x->series[at], w->iteration, w->t, value);
   if (st == MANTA_ENOMEM)
     w->st = st;
   if (name[0] == '_' && value >= 0)
@@ -241,8 +240,7 @@ static manta_status take_row(struct manta__index *x, const struct manta__record 
                   0, MANTA_OK};
   struct manta__row_walk walk;
   double value;
-  manta__row_walk(&walk, payload, h->len);
-  while (manta__row_next(&walk, &value))
+  for (manta__row_walk(&walk, payload, h->len); manta__row_next(&walk, &value);)
     take_number(&w, walk.name, walk.name_len, value);
   return w.st;
 }
@@ -261,7 +259,7 @@ manta_status manta__index_rewind(struct manta__index *x, uint32_t attempt, int64
   p[x->cuts++] = (struct manta__void_rows){attempt, to};
   for (uint32_t i = 0; i < x->series_count; i++)
     if (x->series[i].name[0] != '_' || !strcmp(x->series[i].name, MANTA__STEP_NAME))
-      x->dirty |= !manta__series_rewind(&x->series[i], to);
+      x->dirty |= !manta__curve_rewind(&x->series[i], to);
   for (int i = 0; i < x->ranks; i++)
     if (x->rank[i].iteration > to)
       x->rank[i].iteration = to;
@@ -291,7 +289,7 @@ static void forget_lists(struct manta__index *x)
   for (size_t i = 0; i < x->marks && i < MANTA__INDEX_MARKS; i++)
     manta__free(x->mark[i].text);
   for (uint32_t i = 0; i < x->series_count; i++)
-    manta__series_fini(&x->series[i]);
+    manta__curve_fini(&x->series[i]);
   manta__free(x->rank);
   manta__free(x->series);
   manta__free(x->slot);
@@ -323,7 +321,7 @@ void manta__index_fini(struct manta__index *x)
 void manta__index_shed(struct manta__index *x)
 {
   for (uint32_t i = 0; i < x->series_count; i++)
-    manta__series_shed(&x->series[i]);
+    manta__curve_shed(&x->series[i]);
   x->shed = true;
 }
 

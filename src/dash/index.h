@@ -15,7 +15,7 @@
 
 #include <manta/value.h>
 
-#include "dash/series.h"
+#include "dash/curve.h"
 #include "event/log.h"
 
 #define MANTA__INDEX_SERIES  4096
@@ -84,7 +84,7 @@ struct manta__index {
   int attempts, world, lost;
   uint32_t attempt; /* the newest */
   int64_t rows;     /* of all ranks, void ones included */
-  struct manta__series *series;
+  struct manta__curve *series;
   uint32_t series_count, series_cap;
   bool series_left_out; /* there were more than MANTA__INDEX_SERIES */
   uint32_t *slot;       /* hash table over them: index + 1 */
@@ -114,8 +114,8 @@ void manta__index_shed(struct manta__index *x);
 size_t manta__index_bytes(const struct manta__index *x);
 
 /* The series of this name and rank, or NULL. */
-const struct manta__series *manta__index_find(const struct manta__index *x, const char *name,
-                                              int rank);
+const struct manta__curve *manta__index_find(const struct manta__index *x, const char *name,
+                                             int rank);
 /* Median of a rank's newest step times in seconds; NaN: none. */
 double manta__rank_step(const struct manta__rank_state *r);
 /* Marks ranks whose step takes more than half as long again as the median of all: `slow` has

@@ -126,7 +126,7 @@ static manta_status add_point(struct manta__index *x, const char *name, int rank
     return MANTA_OK;
   manta_status st = manta__index_series(x, name, strlen(name), rank, &at);
   if (st == MANTA_OK)
-    st = manta__series_add(&x->series[at], (int64_t)t, t, value);
+    st = manta__curve_add(&x->series[at], (int64_t)t, t, value);
   return st == MANTA_ENOMEM ? st : MANTA_OK;
 }
 

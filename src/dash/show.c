@@ -103,7 +103,7 @@ static double cell(const struct manta__chart_bucket *b, enum bucket_part c)
   }
 }
 
-static void show_column(struct manta__dash_json *j, const char *key, const struct manta__series *s,
+static void show_column(struct manta__dash_json *j, const char *key, const struct manta__curve *s,
                         uint32_t from, enum bucket_part c)
 {
   manta__dash_open(j, key, '[');
@@ -112,7 +112,7 @@ static void show_column(struct manta__dash_json *j, const char *key, const struc
   manta__dash_close(j, ']');
 }
 
-static void show_series(struct manta__dash_json *j, const struct manta__series *s, uint32_t id,
+static void show_series(struct manta__dash_json *j, const struct manta__curve *s, uint32_t id,
                         uint32_t from)
 {
   manta__dash_open(j, NULL, '{');
@@ -161,7 +161,7 @@ static void show_all_series(struct manta__dash_json *j, const struct manta__inde
     j->st = grow_sent(s, x->series_count);
   manta__dash_open(j, "series", '[');
   for (uint32_t i = 0; i < x->series_count && j->st == MANTA_OK; i++) {
-    const struct manta__series *one = &x->series[i];
+    const struct manta__curve *one = &x->series[i];
     struct manta__sent_series *had = &s->series[i];
     uint64_t points = one->finite + one->odd;
     if (had->points == points && had->generation == one->generation && had->count == one->count)

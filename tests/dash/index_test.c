@@ -49,7 +49,7 @@ static void test_rows_become_series(void **state)
       row(&x, 0, rank, i, 1.0 / (double)i + rank);
   assert_int_equal(x.series_count, 6); // loss, acc and the step time of two ranks
   assert_int_equal(x.rows, 20);
-  const struct manta__series *s = manta__index_find(&x, "loss", 1);
+  const struct manta__curve *s = manta__index_find(&x, "loss", 1);
   assert_non_null(s);
   assert_int_equal(s->count, 10);
   assert_near(s->last, 1.1, 1e-12);
@@ -112,7 +112,7 @@ static void test_rewind_takes_rows_back(void **state)
   rewind_to(&x, 1, 15);
   assert_false(x.dirty);
   begin(&x, 1, 1, 15);
-  const struct manta__series *s = manta__index_find(&x, "loss", 0);
+  const struct manta__curve *s = manta__index_find(&x, "loss", 0);
   assert_int_equal(s->count, 15);
   assert_near(s->low.value, 1, 0);
   assert_int_equal(x.rank[0].iteration, 15);
@@ -143,7 +143,7 @@ static void test_rewind_of_wide_buckets_reads_again(void **state)
   assert_int_equal(x.records, 0);
   play_long(&x);
   assert_false(x.dirty);
-  const struct manta__series *s = manta__index_find(&x, "loss", 0);
+  const struct manta__curve *s = manta__index_find(&x, "loss", 0);
   assert_near(s->low.value, 1, 0); // no void row
   assert_int_equal(s->finite, 4000);
   manta__index_restart(&x, true);

@@ -45,23 +45,26 @@ const happenings = {
   },
 };
 
-function axisOf(kind, log) {
+function axisOf(kind, log, format, fromZero) {
   return {
-    type: log ? 'logarithmic' : 'linear',
+    type: log ? 'logarithmic' : 'linear', bounds: kind === 'y' ? 'ticks' : 'data', beginAtZero: fromZero,
+    // From 0, unless most of the axis would be empty.
+    afterDataLimits: (axis) => { if (kind === 'x' && axis.min > 0 && axis.min < axis.max / 5) axis.min = 0; },
     grid: {color: shade('--line'), drawBorder: false, tickLength: 0},
     ticks: {
       color: shade('--soft'), maxRotation: 0, autoSkipPadding: 24, padding: 6, font: {size: 11},
-      maxTicksLimit: kind === 'y' ? 6 : 7,
-      callback: (v) => (kind === 'time' ? duration(v) : number(v, 3)),
+      includeBounds: false, maxTicksLimit: kind === 'y' ? 6 : 7,
+      callback: (v) => format(v, 3),
     },
   };
 }
 
 class ChartCard {
-  /* options: byTime, log; figures(lines) gives the line below. */
-  constructor(name, format = number) {
+  /* format: of its values; fromZero: the axis begins there. */
+  constructor(name, format = number, fromZero = false) {
     this.name = name;
     this.format = format;
+    this.fromZero = fromZero;
     this.now = el('span', {class: 'now'});
     this.canvas = el('canvas', {role: 'img', tabindex: '0'});
     this.below = el('footer');
@@ -99,7 +102,7 @@ class ChartCard {
       marks, animation: false, parsing: false, normalized: true, maintainAspectRatio: false,
       interaction: {mode: 'nearest', axis: 'x', intersect: false},
       elements: {point: {radius: 0, hitRadius: 8, hoverRadius: 3}, line: {borderWidth: 1.6, tension: 0}},
-      scales: {x: {...axisOf(byTime ? 'time' : 'x', false)}, y: axisOf('y', log)},
+      scales: {x: axisOf('x', false, byTime ? duration : whole), y: axisOf('y', log, this.format, this.fromZero)},
       plugins: {
         legend: {display: false},
         tooltip: {
@@ -176,10 +179,10 @@ class ChartGrid {
     this.cards = new Map();
   }
 
-  card(name, format, title = name) {
+  card(name, format, title = name, fromZero = false) {
     let card = this.cards.get(name);
     if (!card) {
-      card = new ChartCard(title, format);
+      card = new ChartCard(title, format, fromZero);
       this.cards.set(name, card);
       this.root.append(card.root);
     }

@@ -65,19 +65,19 @@ class CompareView {
   drawTable(metrics) {
     const {runs} = this;
     const rows = [];
-    const add = (name, of, numeric, mark) => rows.push([name, runs.map((r) => (r.facts ? of(r) : undefined)), numeric, mark]);
+    const add = (name, of) => rows.push([name, runs.map((r) => (r.facts ? of(r) : undefined)), false]);
     add('State', (r) => r.facts.state);
-    add('Iteration', (r) => whole(r.facts.iteration), true);
-    add('Time', (r) => duration(r.elapsed()), true);
-    add('Best', (r) => bestText(r.facts.best), true);
-    for (const m of metrics) add(`Last ${m}`, (r) => (r.of(m).length ? number(r.of(m)[0].last) : undefined), true);
+    add('Iteration', (r) => whole(r.facts.iteration));
+    add('Time', (r) => duration(r.elapsed()));
+    add('Best', (r) => bestText(r.facts.best));
+    for (const m of metrics) add(`Last ${m}`, (r) => (r.of(m).length ? number(r.of(m)[0].last) : undefined));
     const configs = runs.map((r) => new Map(flatten((r.head && r.head.config) || {})));
     for (const key of new Set(configs.flatMap((c) => [...c.keys()])))
-      rows.push([key, configs.map((c) => (c.has(key) ? plainValue(c.get(key)) : undefined)), false, true]);
+      rows.push([key, configs.map((c) => (c.has(key) ? plainValue(c.get(key)) : undefined)), true]);
     this.head.replaceChildren(el('th', {scope: 'col'}, ''), ...runs.map((r) => el('th', {scope: 'col', class: 'wrap'}, r.name)));
-    this.body.replaceChildren(...rows.map(([name, cells, numeric, mark]) => {
+    this.body.replaceChildren(...rows.map(([name, cells, mark]) => {
       const differs = mark && new Set(cells).size > 1;
-      return el('tr', null, el('th', {scope: 'row', class: 'wrap'}, name), ...cells.map((c) => el('td', {class: `wrap ${numeric ? 'num' : ''} ${differs ? 'differs' : ''}`}, c === undefined ? '–' : c)));
+      return el('tr', null, el('th', {scope: 'row', class: 'wrap'}, name), ...cells.map((c) => el('td', {class: `wrap ${differs ? 'differs' : ''}`}, c === undefined ? '–' : c)));
     }));
   }
 }

@@ -24,7 +24,7 @@ function setText(e, text) {
 function number(v, digits = 4) {
   if (v === null || v === undefined || !Number.isFinite(v)) return '–';
   const size = Math.abs(v);
-  if (size !== 0 && (size < 1e-3 || size >= 1e7)) return v.toExponential(digits - 1).replace('e+', 'e');
+  if (size !== 0 && (size < 1e-4 || size >= 1e7)) return Number(v.toPrecision(digits)).toExponential().replace('e+', 'e');
   if (Number.isInteger(v)) return v.toLocaleString('en-US');
   return String(Number(v.toPrecision(digits)));
 }
@@ -52,6 +52,14 @@ function duration(s) {
   if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${String(Math.floor(s / 60) % 60).padStart(2, '0')} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+/* How long ago, in one unit. */
+function ago(s) {
+  if (!(s >= 0)) s = 0;
+  const units = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+  const [size, name] = units.find(([u]) => s >= u) || [1, 's'];
+  return `${Math.floor(s / size)} ${name} ago`;
 }
 
 /* A step: from microseconds to minutes. */

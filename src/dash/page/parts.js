@@ -18,7 +18,7 @@ class TimeAxis {
     this.body = el('tbody');
     this.root = el('div', null,
       el('div', {class: 'card axis'}, this.draw),
-      el('div', {class: 'card marks scroll', tabindex: '0', role: 'region', 'aria-label': 'Events of the run'}, el('table', null, el('caption', {class: 'hidden'}, 'Events'), this.body)));
+      el('div', {class: 'card marks scroll', tabindex: '0', role: 'region', 'aria-label': 'Events of the run'}, el('table', null, el('caption', {class: 'hidden'}, 'Events'), el('thead', null, el('tr', null, el('th', {scope: 'col'}, 'Time'), el('th', {scope: 'col', class: 'num'}, 'Iteration'), el('th', {scope: 'col'}, 'Event'))), this.body)));
     this.root.lastChild.style.marginTop = '10px';
   }
 

@@ -117,10 +117,10 @@ class RunView {
     this.setFacts([
       ['Iteration', whole(f.iteration), step > 0 ? `${number(1 / step, 3)} per second` : ''],
       [f.best ? `Best ${f.best.metric}` : 'Best', f.best ? number(f.best.value) : '–', f.best ? `at iteration ${whole(f.best.iteration)}` : ''],
-      [run.isRunning() ? 'Running for' : 'Took', duration(run.elapsed()), run.isRunning() ? '' : `ended ${duration(run.now() - f.end)} ago`],
+      [run.isRunning() ? 'Running for' : 'Took', duration(run.elapsed()), run.isRunning() ? '' : `ended ${ago(run.now() - f.end)}`],
       ['Workers', whole(f.world), f.lost ? `${f.lost} lost` : 'none lost'],
       ['Revivals', whole(revived), `${f.attempts} attempt${f.attempts === 1 ? '' : 's'}`],
-      ['Checkpoints', whole(f.checkpoints_made), newest ? `newest ${duration(run.now() - newest.time)} ago` : 'none yet'],
+      ['Checkpoints', whole(f.checkpoints_made), newest ? `newest ${ago(run.now() - newest.time)}` : 'none yet'],
       ['Size', bytes(f.bytes), `${whole(f.rows)} rows`],
     ]);
   }
@@ -187,7 +187,7 @@ class RunView {
       any = true;
       const lines = list.slice(0, maxLines).map((s, i) => ({label: `rank ${s.rank}`, colour: colour(i), points: pointsOf(s, byTime || this.byTime)}));
       const now = format(median(list.map((s) => s.last)));
-      this.usage.card(name, format, title).update(lines, {byTime: byTime || this.byTime, log: false, marks: [], now, figures: [el('span', null, `greatest ${format(Math.max(...list.map((s) => s.high)))}`), el('span', null, `${list.length} rank${list.length === 1 ? '' : 's'}`)]});
+      this.usage.card(name, format, title, true).update(lines, {byTime: byTime || this.byTime, log: false, marks: [], now, figures: [el('span', null, `greatest ${format(Math.max(...list.map((s) => s.high)))}`), el('span', null, `${list.length} rank${list.length === 1 ? '' : 's'}`)]});
     }
     this.usageSection.hidden = !any;
   }

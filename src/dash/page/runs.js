@@ -43,7 +43,7 @@ class RunsView {
     this.empty = el('div', {class: 'card empty'});
     this.where = el('p', {class: 'sub mono'});
     root.append(el('h1', null, 'Runs'), this.where, el('div', {class: 'bar'}, this.filter, this.compare, this.count), this.table, this.empty);
-    this.drawHead();
+    this.buildHead();
     this.stop = follow('/api/events', (e) => this.take(e), (why) => showRefusal(root, why));
     this.timer = setInterval(() => this.data && this.draw(), 5000);
   }
@@ -60,19 +60,22 @@ class RunsView {
     this.draw();
   }
 
-  drawHead() {
-    this.head.replaceChildren(el('th', {class: 'pick'}, el('span', {class: 'hidden'}, 'Choose')),
-      ...columns.map((c) => el('th', {
-        scope: 'col', class: `${c.num ? 'num' : ''} ${c.wide ? 'wide' : ''}`,
-        'aria-sort': c.key === this.sort.key ? (this.sort.up ? 'ascending' : 'descending') : 'none',
-      }, el('button', {type: 'button', onclick: () => this.sortBy(c.key)}, c.title))));
+  buildHead() {
+    this.titles = columns.map((c) => el('th', {scope: 'col', class: `${c.num ? 'num' : ''} ${c.wide ? 'wide' : ''}`},
+      el('button', {type: 'button', onclick: () => this.sortBy(c.key)}, c.title)));
+    this.head.append(el('th', {class: 'pick'}, el('span', {class: 'hidden'}, 'Choose')), ...this.titles);
+    this.markSorted();
+  }
+
+  markSorted() {
+    const {key, up} = this.sort;
+    columns.forEach((c, i) => this.titles[i].setAttribute('aria-sort', c.key !== key ? 'none' : up ? 'ascending' : 'descending'));
   }
 
   sortBy(key) {
     this.sort = {key, up: this.sort.key === key ? !this.sort.up : true};
-    this.drawHead();
+    this.markSorted();
     this.draw();
-    [...this.head.children].find((th) => th.getAttribute('aria-sort') !== 'none').firstChild.focus();
   }
 
   shown(now) {

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dash/series.h"
+#include "dash/curve.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
-manta_status manta__series_init(struct manta__series *s, const char *name, size_t len, int rank)
+manta_status manta__curve_init(struct manta__curve *s, const char *name, size_t len, int rank)
 {
-  *s =
-      (struct manta__series){.rank = rank, .width = 1, .limit = MANTA__SERIES_BUCKETS, .last = NAN};
+  *s = (struct manta__curve){.rank = rank, .width = 1, .limit = MANTA__CURVE_BUCKETS, .last = NAN};
   s->name = manta__strndup(name, len);
   return s->name ? MANTA_OK : MANTA_ENOMEM;
 }
 
-void manta__series_fini(struct manta__series *s)
+void manta__curve_fini(struct manta__curve *s)
 {
   manta__free(s->name);
   manta__free(s->bucket);
-  *s = (struct manta__series){0};
+  *s = (struct manta__curve){0};
 }
 
 static void merge(struct manta__chart_bucket *to, const struct manta__chart_bucket *from)
@@ -38,7 +37,7 @@ static void merge(struct manta__chart_bucket *to, const struct manta__chart_buck
   to->odd += from->odd;
 }
 
-static void fold(struct manta__series *s)
+static void fold(struct manta__curve *s)
 {
   uint32_t half = (s->count + 1) / 2;
   for (uint32_t i = 0; i < half; i++) {
@@ -52,7 +51,7 @@ static void fold(struct manta__series *s)
   s->generation++;
 }
 
-static manta_status reserve(struct manta__series *s, uint32_t count)
+static manta_status reserve(struct manta__curve *s, uint32_t count)
 {
   if (count <= s->cap)
     return MANTA_OK;
@@ -68,7 +67,7 @@ static manta_status reserve(struct manta__series *s, uint32_t count)
 }
 
 // The bucket of x, made if need be.
-static manta_status find(struct manta__series *s, int64_t x, struct manta__chart_bucket **out)
+static manta_status find(struct manta__curve *s, int64_t x, struct manta__chart_bucket **out)
 {
   uint64_t past = (uint64_t)x - (uint64_t)s->base;
   while (past / (uint64_t)s->width >= s->limit)
@@ -85,7 +84,7 @@ static manta_status find(struct manta__series *s, int64_t x, struct manta__chart
   return MANTA_OK;
 }
 
-static void note_extremes(struct manta__series *s, int64_t x, double value)
+static void note_extremes(struct manta__curve *s, int64_t x, double value)
 {
   if (s->finite == 0 || value < s->low.value)
     s->low = (struct manta__extreme){value, x};
@@ -93,7 +92,7 @@ static void note_extremes(struct manta__series *s, int64_t x, double value)
     s->high = (struct manta__extreme){value, x};
 }
 
-manta_status manta__series_add(struct manta__series *s, int64_t x, double t, double value)
+manta_status manta__curve_add(struct manta__curve *s, int64_t x, double t, double value)
 {
   bool finite = isfinite(value);
   struct manta__chart_bucket *b;
@@ -118,7 +117,7 @@ manta_status manta__series_add(struct manta__series *s, int64_t x, double t, dou
 }
 
 // What the buckets say, where each holds one x.
-static void recount(struct manta__series *s)
+static void recount(struct manta__curve *s)
 {
   s->finite = s->odd = 0;
   s->last = NAN;
@@ -137,12 +136,12 @@ static void recount(struct manta__series *s)
   }
 }
 
-bool manta__series_rewind(struct manta__series *s, int64_t to)
+bool manta__curve_rewind(struct manta__curve *s, int64_t to)
 {
   if (s->count == 0 || s->last_x <= to)
     return true;
   if (to < s->base) {
-    manta__series_clear(s);
+    manta__curve_clear(s);
     return true;
   }
   if (s->width > 1)
@@ -153,7 +152,7 @@ bool manta__series_rewind(struct manta__series *s, int64_t to)
   return true;
 }
 
-void manta__series_set_limit(struct manta__series *s, uint32_t limit)
+void manta__curve_set_limit(struct manta__curve *s, uint32_t limit)
 {
   s->limit = limit;
   while (s->count > limit)
@@ -165,7 +164,7 @@ void manta__series_set_limit(struct manta__series *s, uint32_t limit)
   }
 }
 
-void manta__series_shed(struct manta__series *s)
+void manta__curve_shed(struct manta__curve *s)
 {
   manta__free(s->bucket);
   s->bucket = NULL;
@@ -173,7 +172,7 @@ void manta__series_shed(struct manta__series *s)
   s->generation++;
 }
 
-void manta__series_clear(struct manta__series *s)
+void manta__curve_clear(struct manta__curve *s)
 {
   s->count = 0;
   s->width = 1;

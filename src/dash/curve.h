@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dash/series.h - one metric of one rank, drawn from at most so many buckets however long it is.
+ * dash/curve.h - one metric of one rank, drawn from at most so many buckets however long it is.
  *
  * (1) A bucket holds the values of `width` consecutive x (iterations, or seconds): their number,
  *     sum, least and greatest, so that no spike is lost. While width is 1 it is the values
@@ -11,8 +11,8 @@
  * (4) `generation` rises when buckets that were drawn before change otherwise than by further
  *     points in the last one.
  */
-#ifndef MANTA_DASH_SERIES_H
-#define MANTA_DASH_SERIES_H
+#ifndef MANTA_DASH_CURVE_H
+#define MANTA_DASH_CURVE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@
 
 #include <manta/status.h>
 
-#define MANTA__SERIES_BUCKETS 512 /* at most; a power of two */
-#define MANTA__SERIES_FEWEST  64
+#define MANTA__CURVE_BUCKETS 512 /* at most; a power of two */
+#define MANTA__CURVE_FEWEST  64
 
 struct manta__chart_bucket {
   double sum, min, max; /* of the n finite values */
@@ -34,7 +34,7 @@ struct manta__extreme {
   int64_t x;
 };
 
-struct manta__series {
+struct manta__curve {
   char *name;
   int rank;
   struct manta__chart_bucket *bucket;
@@ -48,18 +48,18 @@ struct manta__series {
 };
 
 /* Name is copied. {0} is none; fini it. */
-manta_status manta__series_init(struct manta__series *s, const char *name, size_t len, int rank);
-void manta__series_fini(struct manta__series *s);
+manta_status manta__curve_init(struct manta__curve *s, const char *name, size_t len, int rank);
+void manta__curve_fini(struct manta__curve *s);
 /* x may repeat but not fall below the first one: such a point is left out. */
-manta_status manta__series_add(struct manta__series *s, int64_t x, double t, double value);
+manta_status manta__curve_add(struct manta__curve *s, int64_t x, double t, double value);
 /* Forgets points with an x above `to`. False: buckets are wider than one point, so that what is
  * left is not known exactly; then it is unchanged. */
-bool manta__series_rewind(struct manta__series *s, int64_t to);
+bool manta__curve_rewind(struct manta__curve *s, int64_t to);
 /* At most so many buckets from now on (a power of two). */
-void manta__series_set_limit(struct manta__series *s, uint32_t limit);
+void manta__curve_set_limit(struct manta__curve *s, uint32_t limit);
 /* Forgets the buckets, keeps last, low and high. */
-void manta__series_shed(struct manta__series *s);
+void manta__curve_shed(struct manta__curve *s);
 /* Forgets all points. */
-void manta__series_clear(struct manta__series *s);
+void manta__curve_clear(struct manta__curve *s);
 
 #endif
