@@ -32,7 +32,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from served import Dashboard, Pretence, Skip, main, make_bed, pretend, wait_for  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-SANITIZED = bool(os.environ.get("MANTA_CFLAGS"))
 BED = make_bed()
 
 # Counts the pixels of a canvas that are not empty.
@@ -40,8 +39,9 @@ INK = """const c = arguments[0], d = c.getContext('2d').getImageData(0, 0, c.wid
 let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n;"""
 # What can be operated and has no name that a screen reader could say.
 NAMELESS = """return [...document.querySelectorAll(
-  'a, button, input, select, canvas, [tabindex="0"]')].filter((e) => e.checkVisibility() && !(e.getAttribute('aria-label') || e.textContent.trim()
-  || e.closest('section[aria-label]'))).map((e) => e.outerHTML.slice(0, 120));"""
+  'a, button, input, select, canvas, [tabindex="0"]')].filter((e) => e.checkVisibility()
+  && !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('section[aria-label]')))
+  .map((e) => e.outerHTML.slice(0, 120));"""
 
 
 class Page:
