@@ -71,7 +71,7 @@ bool mpy_take_stream(PyObject *from, struct ArrowArrayStream *out)
 #define BRAIN      "bf16" /* a format that Arrow does not have */
 
 /* A column of a stream: its struct, that of the element of a tensor, and the memory. */
-struct column {
+struct py_column {
   struct ArrowSchema schema, element_schema, *schema_child;
   struct ArrowArray array, element, *child;
   const void *buffers[BUFFERS];
@@ -84,19 +84,19 @@ struct column {
 };
 
 /* What a stream gives once. */
-struct table {
+struct py_table {
   int refs; /* the stream, its schemas and its array; with the GIL */
   PyObject *names;
   struct ArrowSchema **fields;
   struct ArrowArray **arrays;
   const void *none[1]; /* the bitmap of all */
-  struct column *column;
+  struct py_column *column;
   Py_ssize_t count;
   int64_t rows;
   bool given;
 };
 
-static void table_unref(struct table *t)
+static void table_unref(struct py_table *t)
 {
   if (!Py_IsInitialized())
     return; // the interpreter has gone, and its memory with it
@@ -116,7 +116,7 @@ static void table_unref(struct table *t)
   PyGILState_Release(gil);
 }
 
-static void table_ref(struct table *t)
+static void table_ref(struct py_table *t)
 {
   PyGILState_STATE gil = PyGILState_Ensure();
   t->refs++;
@@ -148,7 +148,7 @@ static void release_array(struct ArrowArray *a)
 
 static int get_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
 {
-  struct table *t = s->private_data;
+  struct py_table *t = s->private_data;
   table_ref(t);
   for (Py_ssize_t i = 0; i < t->count; i++) {
     t->column[i].schema.release = release_inner_schema;
@@ -165,7 +165,7 @@ static int get_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
 
 static int get_next(struct ArrowArrayStream *s, struct ArrowArray *out)
 {
-  struct table *t = s->private_data;
+  struct py_table *t = s->private_data;
   *out = (struct ArrowArray){0};
   if (t->given)
     return 0;
@@ -205,7 +205,7 @@ static char *put_entry(char *to, const char *key, const char *value)
 }
 
 // The words of an extension type; `meta` may be "".
-static bool set_extension(struct column *c, struct ArrowSchema *s, const char *name,
+static bool set_extension(struct py_column *c, struct ArrowSchema *s, const char *name,
                           const char *meta)
 {
   int32_t n = 2;
@@ -225,7 +225,7 @@ static bool is_text(const char *format)
   return !strcmp(format, "u") || !strcmp(format, "z");
 }
 
-static void lay_out_plain(struct column *c, struct ArrowArray *a, struct ArrowSchema *s,
+static void lay_out_plain(struct py_column *c, struct ArrowArray *a, struct ArrowSchema *s,
                           int64_t length)
 {
   bool text = is_text(c->format);
@@ -241,7 +241,7 @@ static void lay_out_plain(struct column *c, struct ArrowArray *a, struct ArrowSc
 }
 
 // A tensor is a list of fixed size of its elements; `shape` is its text, "[2,3]".
-static bool lay_out_tensor(struct column *c, int64_t rows, int64_t elements, const char *shape,
+static bool lay_out_tensor(struct py_column *c, int64_t rows, int64_t elements, const char *shape,
                            bool nested)
 {
   char meta[256];
@@ -275,7 +275,7 @@ static bool take_memory(PyObject *from, Py_buffer *to)
 }
 
 // A buffer must have the bytes that the reader of the array will look at.
-static bool check_memory(const struct column *c, int64_t rows, int64_t bytes)
+static bool check_memory(const struct py_column *c, int64_t rows, int64_t bytes)
 {
   bool text = is_text(c->format);
   const int32_t *offsets = c->memory[1].buf;
@@ -310,7 +310,7 @@ static bool take_shape(PyObject *shape, const char *name, int64_t *elements, cha
 }
 
 // (name, format, bits of an element, shape, data, offsets or None, valid or None)
-static bool take_column(PyObject *row, struct column *c, int64_t rows)
+static bool take_column(PyObject *row, struct py_column *c, int64_t rows)
 {
   const char *format;
   PyObject *shape, *data, *offsets, *valid;
@@ -336,9 +336,9 @@ static bool take_column(PyObject *row, struct column *c, int64_t rows)
   return !brain || set_extension(c, &c->schema, "manta.bf16", "");
 }
 
-static struct table *table_new(PyObject *list, long long rows)
+static struct py_table *table_new(PyObject *list, long long rows)
 {
-  struct table *t = PyMem_Calloc(1, sizeof *t);
+  struct py_table *t = PyMem_Calloc(1, sizeof *t);
   Py_ssize_t n = PyList_Size(list);
   if (t) {
     t->column = PyMem_Calloc((size_t)n + 1, sizeof *t->column);
@@ -373,7 +373,7 @@ static PyObject *columns(PyObject *self, PyObject *args)
   PyObject *list;
   if (!PyArg_ParseTuple(args, "LO!", &rows, &PyList_Type, &list))
     return NULL;
-  struct table *t = table_new(list, rows);
+  struct py_table *t = table_new(list, rows);
   if (!t)
     return NULL;
   for (Py_ssize_t i = 0; i < t->count; i++)

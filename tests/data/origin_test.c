@@ -3,7 +3,7 @@
  * Rows that are in no file: of an Arrow stream, of streams that are opened block by block, numbers;
  * parts of a data set; and batches as matrices.
  */
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 #include <math.h>
 
@@ -262,6 +262,29 @@ static void parts_have_each_row_once(void **state)
   manta_dataset_close(d);
 }
 
+static void parts_and_ranges_are_sent(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *numbers, *again;
+  manta_value v = {0};
+  int64_t shape[] = {2};
+  assert_ok(manta_dataset_range(&numbers, "data", 20, shape, 1, &err), &err);
+  manta_dataset *part = part_of(numbers, 1, 2, 10, true);
+  assert_ok(manta__plan_pack(part, &v, &err), &err);
+  assert_ok(manta__plan_unpack(&again, &v, &err), &err);
+  char *want, *got;
+  assert_ok(read_blocks(part, &want, &err), &err);
+  assert_ok(read_blocks(again, &got, &err), &err);
+  assert_string_equal(got, want);
+  assert_true(again->mark == part->mark && again->mark != numbers->mark);
+  manta_free(want);
+  manta_free(got);
+  manta_value_fini(&v);
+  manta_dataset_close(again);
+  manta_dataset_close(part);
+  manta_dataset_close(numbers);
+}
+
 // --- matrices -----------------------------------------------------------------------------------
 
 static manta_batch *first_batch(manta_dataset *d)
@@ -397,6 +420,7 @@ int main(void)
       cmocka_unit_test(ranges_are_made_when_they_are_read),
       cmocka_unit_test(streams_are_opened_when_rows_are_read),
       cmocka_unit_test(parts_have_each_row_once),
+      cmocka_unit_test(parts_and_ranges_are_sent),
       cmocka_unit_test(columns_become_a_matrix),
       cmocka_unit_test(tensors_go_into_a_matrix),
       cmocka_unit_test(every_origin_survives_without_memory),

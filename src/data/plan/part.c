@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "data/order/order.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 struct part_data {
   manta_dataset d;
@@ -150,7 +151,31 @@ static void fini(manta_dataset *d)
   manta__free(((struct part_data *)d)->first);
 }
 
-static const struct manta__step step_part = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  const manta_part_config *c = &((const struct part_data *)d)->c;
+  MANTA_TRY(manta_value_put_int(to, "from", c->from));
+  MANTA_TRY(manta_value_put_int(to, "to", c->to));
+  MANTA_TRY(manta_value_put_int(to, "of", c->of));
+  MANTA_TRY(manta_value_put_bool(to, "shuffle", c->shuffle));
+  return manta_value_put_int(to, "seed", (int64_t)c->seed);
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  manta_part_config c = MANTA_PART_CONFIG_INIT;
+  if (inputs != 1)
+    return manta__plan_malformed(err);
+  c.from = manta_value_as_int(manta_value_get(from, "from"), -1);
+  c.to = manta_value_as_int(manta_value_get(from, "to"), -1);
+  c.of = manta_value_as_int(manta_value_get(from, "of"), -1);
+  c.shuffle = manta_value_as_bool(manta_value_get(from, "shuffle"), false);
+  c.seed = (uint64_t)manta_value_as_int(manta_value_get(from, "seed"), 0);
+  return manta_dataset_part(out, in[0], &c, err);
+}
+
+const struct manta__step manta__step_part = {
     .name = "part",
     .takes = takes,
     .ask = ask,
@@ -158,6 +183,8 @@ static const struct manta__step step_part = {
     .scan = scan,
     .explain = explain,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 manta_status manta_dataset_part(manta_dataset **out, manta_dataset *d,
@@ -174,8 +201,10 @@ manta_status manta_dataset_part(manta_dataset **out, manta_dataset *d,
     return manta_error_set(err, MANTA_EUNSUPPORTED,
                            "a part of rows that are shuffled or repeated\nhint: shuffle or repeat "
                            "the part");
-  MANTA_TRY(manta__dataset_create(&p, sizeof *p, &step_part, &d, 1, err));
+  MANTA_TRY(manta__dataset_create(&p, sizeof *p, &manta__step_part, &d, 1, err));
   p->c = c;
+  int64_t which[] = {c.from, c.to, c.of, c.shuffle, (int64_t)c.seed};
+  p->d.mark = manta__hash_seed(which, sizeof which, d->mark);
   *out = &p->d;
   return MANTA_OK;
 }

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "data/plan/dataset.h"
+#include "data/plan/pack.h"
 
 #define IDLE_BYTES  ((size_t)16 << 20) /* that the pool keeps for the next batches */
 #define BATCH_BYTES ((int64_t)4 << 20)
@@ -83,13 +83,38 @@ static void fini(manta_dataset *d)
   manta__pool_close(d->pool);
 }
 
-static const struct manta__step step_range = {
+static manta_status pack(const manta_dataset *d, manta_value *to, manta_error *err)
+{
+  const struct manta__schema_field *f = &d->out->field[0];
+  MANTA_TRY(manta_value_put_string(to, "name", f->name));
+  MANTA_TRY(manta_value_put_int(to, "rows", ((const struct range_data *)d)->rows));
+  return manta__plan_put_bytes(to, "shape", f->type.shape,
+                               (size_t)f->type.ndim * sizeof *f->type.shape);
+}
+
+static manta_status unpack(manta_dataset **out, manta_dataset *const *in, size_t inputs,
+                           const manta_value *from, manta_error *err)
+{
+  int64_t shape[MANTA_MAX_DIMS];
+  size_t n = 0;
+  const void *given = manta__plan_get_bytes(from, "shape", sizeof *shape, &n);
+  if (inputs || !given || n > MANTA_MAX_DIMS)
+    return manta__plan_malformed(err);
+  memcpy(shape, given, n * sizeof *shape);
+  return manta_dataset_range(out, manta_value_as_string(manta_value_get(from, "name"), ""),
+                             manta_value_as_int(manta_value_get(from, "rows"), -1), shape, (int)n,
+                             err);
+}
+
+const struct manta__step manta__step_range = {
     .name = "range",
     .takes = takes,
     .scan = scan,
     .explain = explain,
     .file = file_of,
     .fini = fini,
+    .pack = pack,
+    .unpack = unpack,
 };
 
 static manta_status make(struct range_data *r, const char *name, const struct manta__type *t,
@@ -117,7 +142,7 @@ manta_status manta_dataset_range(manta_dataset **out, const char *name, int64_t 
   for (int i = 0; i < ndim; i++)
     t.shape[i] = shape[i];
   MANTA_TRY(manta__type_check(&t, err));
-  MANTA_TRY(manta__dataset_create(&r, sizeof *r, &step_range, NULL, 0, err));
+  MANTA_TRY(manta__dataset_create(&r, sizeof *r, &manta__step_range, NULL, 0, err));
   r->rows = rows;
   manta_status st = make(r, name, &t, err);
   if (st < 0) {
