@@ -524,6 +524,10 @@ MANTA_API void manta_loader_get_stats(manta_loader *l, manta_loader_stats *out);
  *     for (; manta_loader_epoch(l) < epochs; st = manta_loader_begin(l, manta_loader_epoch(l) + 1))
  *       while ((st = manta_loader_next(l, &b, err)) == 1) ...
  *
+ * Where the host has several workers, its batches come from a process that parses for all of them,
+ * within the memory_limit of the largest; a batch is then a view of memory that the process writes
+ * again when it is destroyed. The manual says more (MANTA_DATA_READER).
+ *
  * A checkpoint that the user gave to the run has no say in it: the data begins anew. MANTA_EINVAL:
  * the name is empty, longer than 63 bytes or that of a loader that is open; or the checkpoint's
  * position is one of other data or another order. */

@@ -36,6 +36,7 @@ struct manta__agent_group *manta__agent_group(struct manta__agent *a, uint32_t i
   g->agent = a;
   g->id = id;
   g->rundir = g->logdir = g->ctl_fd = g->heap_fd = g->tty = g->tty_rank = -1;
+  g->reader_lifeline = -1;
   g->next = a->groups;
   a->groups = g;
   return g;
@@ -63,6 +64,7 @@ static void group_free(struct manta__agent_group *g)
   manta__agent_timer_stop(&g->gone_limit);
   manta__agent_output_close_files(g);
   manta__agent_snap_run_ended(g);
+  manta__agent_reads_end(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);
   manta__fd_close(&g->tty);
@@ -94,6 +96,7 @@ void manta__agent_group_disband(struct manta__agent_group *g)
     manta__agent_worker_ask_exit(w);
   }
   manta__agent_heirs_release(g);
+  manta__agent_reads_end(g);
   manta__agent_group_ended(g);
 }
 
@@ -116,8 +119,10 @@ _Noreturn static void leave(struct manta__agent *a)
 {
   manta__agent_door_close(a->door);
   manta__agent_zygotes_end(a);
-  for (struct manta__agent_group *g = a->groups; g; g = g->next)
+  for (struct manta__agent_group *g = a->groups; g; g = g->next) {
+    manta__agent_reads_end(g);
     manta__agent_disconnect(g->writer);
+  }
   uv_run(&a->loop, UV_RUN_NOWAIT); // closes what was given up: the writers see the end
   reap_children();
   manta__ledger_destroy(a->ledger); // nobody runs here any more: the leases are free for others
@@ -154,8 +159,10 @@ void manta__agent_driver_lost(struct manta__agent *a)
   for (struct manta__agent_group *g = a->groups; g; g = g->next)
     for (struct manta__agent_worker *w = g->workers; w; w = w->next)
       manta__agent_worker_kill(w, "the driver is gone");
-  for (struct manta__agent_group *g = a->groups; g; g = g->next)
+  for (struct manta__agent_group *g = a->groups; g; g = g->next) {
+    manta__agent_reads_end(g);
     manta__agent_snap_driver_lost(g);
+  }
   manta__agent_zygotes_end(a); // may be all that the agent stayed for
   manta__agent_maybe_leave(a);
 }
@@ -178,7 +185,8 @@ static void on_driver_pidfd(uv_poll_t *h, int status, int events)
 
 static void reap_one(struct manta__agent *a, pid_t pid, int status)
 {
-  if (manta__agent_zygote_exited(a, pid, status) || manta__agent_writer_exited(a, pid, status))
+  if (manta__agent_zygote_exited(a, pid, status) || manta__agent_writer_exited(a, pid, status) ||
+      manta__agent_reader_exited(a, pid))
     return;
   struct manta__agent_worker *w = manta__agent_worker_of_pid(a, pid);
   if (w)

@@ -28,7 +28,9 @@
  * output.c    what workers print; lines.h: as a terminal would show it, logfile.h: in a file
  * door.c      the named socket of `manta ps`, `kill`, …
  * orphans.h   what workers have started themselves
+ * reads.c     the reader of a run, for workers that ask
  * writer.h    the process that writes checkpoints
+ * reader.h    the process that parses data
  * bridge.h    an agent on another host
  */
 #ifndef MANTA_AGENT_AGENT_H
@@ -165,6 +167,9 @@ struct manta__agent_group {
   pid_t writer_pid;
   struct manta__agent_worker *writing; /* whose slot the writer has */
   int writing_slot;
+  struct manta__loop_conn *reader; /* NULL: none */
+  pid_t reader_pid;
+  int reader_lifeline;
   struct manta__best_scores best; /* of what was given to the writer, or waits for it */
   struct manta__msg drain;        /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;
@@ -376,6 +381,13 @@ void manta__agent_snap_run_ended(struct manta__agent_group *g);
 /* --- usage.c --- */
 /* The driver is told what the workers use, until the group is gone. */
 void manta__agent_usage_begin(struct manta__agent_group *g);
+
+/* --- reads.c --- */
+/* A worker wants to be connected with the reader, which is started if it is not there. */
+void manta__agent_read(struct manta__agent_worker *w, struct manta__msg *m);
+/* The run is over: the reader dies. */
+void manta__agent_reads_end(struct manta__agent_group *g);
+bool manta__agent_reader_exited(struct manta__agent *a, pid_t pid);
 
 /* --- output.c --- */
 struct manta__output *manta__agent_output_start(struct manta__agent_worker *w, int out, int err_fd,

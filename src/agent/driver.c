@@ -77,6 +77,7 @@ static void take_run(struct manta__agent_group *g, const struct manta__run_msg *
                      struct manta__msg *m)
 {
   manta__agent_snap_run_ended(g);
+  manta__agent_reads_end(g);
   manta__agent_output_close_files(g);
   manta__fd_close(&g->rundir);
   manta__fd_close(&g->logdir);

@@ -219,6 +219,8 @@ void manta__agent_renew(struct manta__agent_group *g, struct manta__msg *m)
   if (m->id.run != g->run.run || manta__renew_msg_unpack(m, &v, &in, NULL) < 0)
     return;
   int count = in.order.count;
+  if (in.over)
+    manta__agent_reads_end(g);
   g->turn++;
   for (struct manta__agent_worker *w = g->workers; w; w = w->next)
     w->stays &= !in.over;

@@ -90,7 +90,7 @@ static void (*const handlers[MANTA__M_KINDS])(struct manta__agent_worker *w,
                                               struct manta__msg *m) = {
     [MANTA__M_READY] = on_ready, [MANTA__M_STAYS] = on_stays, [MANTA__M_LEAVES] = on_leaves,
     [MANTA__M_DONE] = on_done,   [MANTA__M_FETCH] = on_fetch, [MANTA__M_SNAP] = manta__agent_snap,
-    [MANTA__M_GIVE] = forward,   [MANTA__M_AGREE] = forward,
+    [MANTA__M_GIVE] = forward,   [MANTA__M_AGREE] = forward,  [MANTA__M_READ] = manta__agent_read,
 };
 
 static void on_msg(struct manta__loop_conn *l, struct manta__msg *m)

@@ -23,7 +23,6 @@
 #define LOCK_WAIT_S    60.0  /* for a writer before us to finish */
 #define ROWS_WAIT_S    600.0 /* for the driver to have logged the rows of a snapshot */
 #define MAX_LOST_RINGS 4096
-#define WRITER_ENV     8
 
 struct writer {
   manta__conn *conn;
@@ -189,11 +188,12 @@ static void warn_by_message(void *ctx, manta_log_level level, const char *text)
   reply(ctx, MANTA__M_WARN, &v);
 }
 
-// Of the environment only what the program may need to find its libraries.
-static void keep_loader(char **env)
+void manta__writer_env(char *env[MANTA__CHILD_ENV], enum manta__role role)
 {
   size_t n = 1;
-  for (char **e = environ; *e && n < WRITER_ENV; e++)
+  memset(env, 0, MANTA__CHILD_ENV * sizeof *env);
+  env[0] = (char *)(uintptr_t)manta__role_env(role);
+  for (char **e = environ; *e && n < MANTA__CHILD_ENV - 1; e++)
     if (!strncmp(*e, "LD_", 3))
       env[n++] = *e;
 }
@@ -207,8 +207,8 @@ manta_status manta__writer_start(const struct manta__writer_job *job, int *sock,
   snprintf(best, sizeof best, "%d", job->keep_best);
   char *argv[] = {(char *)"manta-writer", last, best, (char *)(job->score_min ? "min" : "max"),
                   NULL};
-  char *env[WRITER_ENV + 1] = {(char *)manta__role_env(MANTA__ROLE_WRITER)};
-  keep_loader(env);
+  char *env[MANTA__CHILD_ENV];
+  manta__writer_env(env, MANTA__ROLE_WRITER);
   MANTA_TRY(manta__sock_pair(end, err));
   int fds[] = {end[1], job->rundir};
   manta_status st = manta__proc_spawn(pid, "/proc/self/exe", argv, env, fds, 2, -1, err);

@@ -13,6 +13,8 @@
 
 #include <manta/status.h>
 
+#include "engine/role.h"
+
 /* What is kept of the checkpoints of a run, which lies in the directory. */
 struct manta__writer_job {
   int rundir;
@@ -22,6 +24,11 @@ struct manta__writer_job {
 /* Starts one, in the command's own binary; *sock speaks with it. It ends when that is closed. */
 manta_status manta__writer_start(const struct manta__writer_job *job, int *sock, pid_t *pid,
                                  manta_error *err);
+
+/* The environment of such a child: its role, and what the program may need to find its libraries;
+ * ends with NULL. */
+#define MANTA__CHILD_ENV 10
+void manta__writer_env(char *env[MANTA__CHILD_ENV], enum manta__role role);
 
 /* conn: to the agent; rundir: the run directory. argv: name, keep_last, keep_best, "min" or "max".
  */

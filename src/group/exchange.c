@@ -13,7 +13,8 @@
 #include "group/worker.h"
 #include "sys/shm.h"
 
-#define LOOK_NS 2000000 /* how often the abort word is looked at */
+#define LOOK_NS  2000000 /* how often the abort word is looked at */
+#define READER_S 60.0    /* for the agent to start a reader */
 
 static manta_status ask(struct manta__job *job, uint16_t kind, uint64_t round, const void *p,
                         size_t n, manta_error *err)
@@ -183,5 +184,29 @@ manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd
                            "rank 0 has left its train function, and has not saved as often as this "
                            "rank (%llu times)",
                            (unsigned long long)least);
+  return MANTA_OK;
+}
+
+// --- the reader ---------------------------------------------------------------------------------
+
+manta_status manta__worker_reader(struct manta__job *job, int *sock, manta_error *err)
+{
+  struct manta__msg m;
+  struct manta__reading_msg how = {.status = MANTA_EPROTO};
+  MANTA_TRY(manta__ctl_check(job->ctl, err));
+  pthread_mutex_lock(&job->worker->hearing);
+  manta_status st = converse(job, MANTA__M_READ, MANTA__M_READING, ++job->reads, NULL, 0,
+                             manta__deadline(READER_S), &m, err);
+  if (st == MANTA_OK) {
+    manta__msg_copy(&m, &how, sizeof how);
+    *sock = manta__msg_take_fd(&m, 0);
+    manta__msg_close(&m);
+  }
+  pthread_mutex_unlock(&job->worker->hearing);
+  MANTA_TRY(st);
+  how.message[sizeof how.message - 1] = 0;
+  if (how.status < 0 || *sock < 0)
+    return manta_error_set(err, (manta_status)how.status, "no process to read data: %s",
+                           how.message);
   return MANTA_OK;
 }

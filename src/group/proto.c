@@ -90,6 +90,8 @@ enum {
   FROM_ZYGOTE = 1 << MANTA__ZYGOTE_TO_AGENT,
   TO_WRITER = 1 << MANTA__AGENT_TO_WRITER,
   FROM_WRITER = 1 << MANTA__WRITER_TO_AGENT,
+  TO_READER = 1 << MANTA__AGENT_TO_READER,
+  FROM_READER = 1 << MANTA__READER_TO_AGENT,
   FROM_COMMAND = 1 << MANTA__COMMAND_TO_AGENT,
   LOOSE = 1 << MANTA__WAYS
 };
@@ -408,6 +410,7 @@ static const struct {
     [MANTA__AGENT_TO_WORKER] = {"agent", "agent"},  [MANTA__WORKER_TO_AGENT] = {"worker", "group"},
     [MANTA__AGENT_TO_ZYGOTE] = {"agent", "agent"},  [MANTA__ZYGOTE_TO_AGENT] = {"zygote", "group"},
     [MANTA__AGENT_TO_WRITER] = {"agent", "agent"},  [MANTA__WRITER_TO_AGENT] = {"writer", "agent"},
+    [MANTA__AGENT_TO_READER] = {"agent", "agent"},  [MANTA__READER_TO_AGENT] = {"reader", "agent"},
     [MANTA__NEAR_TO_FAR] = {"near half", "agent"},  [MANTA__FAR_TO_NEAR] = {"far half", "agent"},
     [MANTA__COMMAND_TO_AGENT] = {"command", "cmd"}, [MANTA__AGENT_TO_COMMAND] = {"agent", "agent"},
 };
@@ -442,8 +445,9 @@ static manta_status look(const struct manta__conn_check *k, const struct manta__
   return manta_error_set(err, st, "%s", why.message);
 }
 
-static const struct manta__conn_check checks[MANTA__WAYS] = {
-    {look}, {look}, {look}, {look}, {look}, {look}, {look}, {look}, {look}, {look}, {look}, {look}};
+static const struct manta__conn_check checks[MANTA__WAYS] = {{look}, {look}, {look}, {look}, {look},
+                                                             {look}, {look}, {look}, {look}, {look},
+                                                             {look}, {look}, {look}, {look}};
 
 const struct manta__conn_check *manta__proto_end(enum manta__way out)
 {

@@ -92,6 +92,12 @@ struct manta__fetched {
   int32_t zero;
 };
 
+/* Whether there is a reader; the message is that of a failure. */
+struct manta__reading_msg {
+  int32_t status, zero;
+  char message[200];
+};
+
 struct manta__fork_msg {
   int64_t wid;
 };
@@ -203,6 +209,8 @@ enum manta__way {
   MANTA__ZYGOTE_TO_AGENT,
   MANTA__AGENT_TO_WRITER,
   MANTA__WRITER_TO_AGENT,
+  MANTA__AGENT_TO_READER,
+  MANTA__READER_TO_AGENT,
   MANTA__NEAR_TO_FAR,
   MANTA__FAR_TO_NEAR,
   MANTA__COMMAND_TO_AGENT,

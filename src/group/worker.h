@@ -73,7 +73,7 @@ struct manta__job {
   size_t payload_bytes;
   int result_fd; /* the result, if the function gave it so, or -1 */
   char result_kind[MANTA__RESULT_KIND];
-  uint64_t exchanges, agreements, fetches; /* that were made */
+  uint64_t exchanges, agreements, fetches, reads; /* that were made */
 };
 
 /* What the ranks of an attempt gave to each other, by rank. */
@@ -103,6 +103,10 @@ manta_status manta__worker_agree(struct manta__job *job, int64_t *value, int64_t
  * by an abort, or by MANTA_ESTATE when rank 0 leaves its function before. Any thread, one at a
  * time. */
 manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd, manta_error *err);
+
+/* A socket to the reader of this host, which is started if it is not there: data/share/share.h says
+ * what is said on it. Any thread. */
+manta_status manta__worker_reader(struct manta__job *job, int *sock, manta_error *err);
 
 /* Says that the job has ended well, without a result, and ends the process at once. From any
  * thread; the job's own goes on until then. */

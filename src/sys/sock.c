@@ -18,6 +18,13 @@ manta_status manta__sock_pair(int end[2], manta_error *err)
   return MANTA_OK;
 }
 
+manta_status manta__sock_packets(int end[2], manta_error *err)
+{
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end) < 0)
+    return manta_error_set(err, MANTA_EIO, "socketpair: %m");
+  return MANTA_OK;
+}
+
 manta_status manta__fd_nonblock(int fd, bool on, manta_error *err)
 {
   int flags = fcntl(fd, F_GETFL);

@@ -16,6 +16,8 @@
 
 /* A stream socketpair, close-on-exec, with roomy buffers. */
 manta_status manta__sock_pair(int end[2], manta_error *err);
+/* The same for messages that arrive whole. */
+manta_status manta__sock_packets(int end[2], manta_error *err);
 manta_status manta__fd_nonblock(int fd, bool on, manta_error *err);
 /* Waits until fd is readable (or writable), at most until `by`. 1, 0 on time-out, -1 with errno. */
 int manta__fd_wait(int fd, bool write, int64_t by);

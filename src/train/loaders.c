@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "data/loader/loader.h"
+#include "base/knob.h"
+#include "base/log.h"
+#include "data/share/share.h"
 #include "train/session.h"
 
 #define gate      manta__session_gate
@@ -123,6 +125,52 @@ manta_status manta__loaders_enter(struct manta__loaders *l, const char *name, ma
   return MANTA_OK;
 }
 
+// --- the reader of the host ---------------------------------------------------------------------
+
+static manta_status still_runs(void *session, manta_error *err)
+{
+  manta_session *s = session;
+  if (gate.state != MANTA__GATE_OPEN)
+    return manta_error_set(err, MANTA_ESTATE, "a loader of a train function that has returned");
+  return manta__ctl_check(s->job->ctl, err);
+}
+
+// Where none can be had the loader parses by itself.
+static manta_status reach_reader(void *session, int *sock, manta_error *err)
+{
+  manta_session *s = session;
+  manta_error why = MANTA_ERROR_INIT;
+  MANTA_TRY(still_runs(s, err));
+  manta_status st = manta__worker_reader(s->job, sock, &why);
+  if (st == MANTA_OK)
+    return st;
+  MANTA_TRY(still_runs(s, err));
+  manta__warn("%s; this worker parses by itself", why.message);
+  return manta_error_set(err, MANTA_EUNSUPPORTED, "%s", why.message);
+}
+
+// One worker alone has nobody to share with.
+static bool wants_reader(const struct manta__job *job)
+{
+  const char *word = manta__knob_text(MANTA__KNOB_DATA_READER);
+  return word && word[0] ? !strcmp(word, "always") : job->local_world > 1;
+}
+
+static manta_status open_loader(manta_loader **out, manta_session *s, manta_dataset *d,
+                                const manta_loader_config *c, manta_error *err)
+{
+  struct manta__share_source reader = {s, reach_reader, still_runs};
+  struct manta__supply supply = {0};
+  if (wants_reader(s->job)) {
+    manta_status st = manta__taker_create(&supply, d, c, &reader, err);
+    if (st < 0 && st != MANTA_EUNSUPPORTED)
+      return st;
+  }
+  if (!supply.next)
+    MANTA_TRY(manta__dataset_prepare(d, err));
+  return manta__loader_open(out, d, c, &supply, err);
+}
+
 // --- a loader -----------------------------------------------------------------------------------
 
 manta_status manta_session_loader(manta_loader **out, manta_session *s, const char *name,
@@ -136,7 +184,8 @@ manta_status manta_session_loader(manta_loader **out, manta_session *s, const ch
   c.size = sizeof c;
   c.rank = manta_session_rank(s);
   c.ranks = manta_session_world_size(s);
-  MANTA_TRY(manta_loader_open(&l, d, &c, err));
+  MANTA_TRY(manta__loader_config(&c, &c, err));
+  MANTA_TRY(open_loader(&l, s, d, &c, err));
   manta_status st = manta__gate_enter(&gate, &gate.save, "loader", err);
   if (st == MANTA_OK) {
     st = manta__loaders_enter(&s->loaders, name, l, err);

@@ -279,7 +279,7 @@ int manta__cache_feeds(const struct manta__cache *c)
   return c->feeds;
 }
 
-void manta__cache_charge(struct manta__cache *c, int64_t bytes)
+void manta__cache_charge(int64_t bytes)
 {
   pthread_mutex_lock(&lock);
   charged += bytes;

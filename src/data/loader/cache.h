@@ -26,7 +26,7 @@ void manta__cache_leave(struct manta__cache *c);
 /* How many take part. */
 int manta__cache_feeds(const struct manta__cache *c);
 /* The feeds of the process hold so many bytes more, or fewer. */
-void manta__cache_charge(struct manta__cache *c, int64_t bytes);
+void manta__cache_charge(int64_t bytes);
 
 /* The block, with a reference. True: the caller is to fill it; *out may be NULL then: there is no
  * memory, and nobody sees what the caller parses. */

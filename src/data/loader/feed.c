@@ -109,7 +109,7 @@ static manta_status put(struct manta__feed *f, int64_t ticket, manta_batch *b, s
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a batch");
   }
   *item = (struct feed_item){.batch = b, .bytes = bytes};
-  manta__cache_charge(f->cache, (int64_t)bytes);
+  manta__cache_charge((int64_t)bytes);
   pthread_mutex_lock(&f->lock);
   *s->last = item;
   s->last = &item->next;
@@ -310,7 +310,7 @@ void manta__feed_drop(struct manta__feed *f, size_t bytes)
   f->bytes -= bytes;
   pthread_cond_broadcast(&f->wake);
   pthread_mutex_unlock(&f->lock);
-  manta__cache_charge(f->cache, -(int64_t)bytes);
+  manta__cache_charge(-(int64_t)bytes);
 }
 
 void manta__feed_add_times(struct manta__feed *f, struct manta__feed_times *to)
@@ -339,7 +339,7 @@ void manta__feed_close(struct manta__feed *f)
   for (int i = 0; f->slot && i < f->slots; i++)
     empty_slot(&f->slot[i]);
   if (f->cache) {
-    manta__cache_charge(f->cache, -(int64_t)f->bytes);
+    manta__cache_charge(-(int64_t)f->bytes);
     manta__cache_leave(f->cache);
   }
   pthread_cond_destroy(&f->ready);

@@ -62,6 +62,12 @@ static struct manta__made make(manta_loader *l)
 {
   struct manta__made m = {.err = MANTA_ERROR_INIT};
   int64_t from = manta__now();
+  if (l->supply.next) {
+    manta__track_get(l->track, &(int64_t){0}, &m.position);
+    m.st = l->supply.next(l->supply.ctx, &m.batch, &m.position, &m.err);
+    l->wait += manta__now() - from;
+    return m;
+  }
   m.st = manta__cut_next(&l->cut, &m.batch, &m.err);
   m.position = l->cut.position;
   pthread_mutex_lock(&l->lock);
@@ -104,8 +110,32 @@ static struct manta__made take(manta_loader *l)
   return m;
 }
 
+// By its supply, or by its own cut if there is none that can.
+static manta_status begin_supply(manta_loader *l, manta_error *err)
+{
+  struct manta__position from;
+  int64_t epoch;
+  manta__track_get(l->track, &epoch, &from);
+  manta_status st = l->supply.open(l->supply.ctx, epoch, &from, err);
+  if (st != MANTA_EUNSUPPORTED)
+    return st < 0 ? st : (manta_status)1;
+  l->supply.fini(l->supply.ctx);
+  l->supply = (struct manta__supply){0};
+  return MANTA_OK;
+}
+
+static bool makes_ahead(const manta_loader *l)
+{
+  return l->c.prefetch > 0 && !l->supply.next;
+}
+
 static manta_status begin(manta_loader *l, manta_error *err)
 {
+  manta_status st = l->supply.next ? begin_supply(l, err) : MANTA_OK;
+  l->running = st == 1;
+  if (st != MANTA_OK)
+    return st < 0 ? st : MANTA_OK;
+  MANTA_TRY(manta__dataset_prepare(l->dataset, err));
   struct manta__cut_config c = {
       .flow = {.dataset = l->dataset,
                .passes = l->dataset->passes.times,
@@ -118,7 +148,7 @@ static manta_status begin(manta_loader *l, manta_error *err)
   };
   manta__track_get(l->track, &c.flow.epoch, &c.flow.from);
   MANTA_TRY(manta__cut_open(&l->cut, &c, err));
-  if (l->c.prefetch) {
+  if (makes_ahead(l)) {
     int rc = manta__thread_start(&l->thread, "manta-batch", STACK_BYTES, make_ahead, l);
     if (rc) {
       manta__cut_close(&l->cut);
@@ -149,7 +179,12 @@ static void stop(manta_loader *l)
 {
   if (!l->running)
     return;
-  if (l->c.prefetch)
+  l->running = false;
+  if (l->supply.next) {
+    l->supply.close(l->supply.ctx);
+    return;
+  }
+  if (makes_ahead(l))
     stop_thread(l);
   manta__cut_close(&l->cut);
   pthread_mutex_lock(&l->lock);
@@ -158,7 +193,6 @@ static void stop(manta_loader *l)
   if (l->cut.times.bytes_max > l->times.bytes_max)
     l->times.bytes_max = l->cut.times.bytes_max;
   pthread_mutex_unlock(&l->lock);
-  l->running = false;
 }
 
 manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *err)
@@ -167,7 +201,7 @@ manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *
     MANTA_TRY(begin(l, err));
   struct manta__made m = l->over;
   if (l->over.st == 1)
-    m = l->c.prefetch ? take(l) : make(l);
+    m = makes_ahead(l) ? take(l) : make(l);
   manta__track_move(l->track, &m.position, m.st == 0);
   if (m.st == 1) {
     *out = m.batch;
@@ -187,7 +221,7 @@ manta_status manta_loader_next(manta_loader *l, manta_batch **out, manta_error *
 
 // --- positions ----------------------------------------------------------------------------------
 
-static void go(manta_loader *l, int64_t epoch, const struct manta__position *at)
+void manta__loader_go(manta_loader *l, int64_t epoch, const struct manta__position *at)
 {
   stop(l);
   manta__track_go(l->track, epoch, at);
@@ -198,7 +232,7 @@ manta_status manta_loader_begin(manta_loader *l, int64_t epoch, manta_error *err
 {
   if (epoch < 0)
     return manta_error_set(err, MANTA_EINVAL, "epoch %" PRId64 ": they count from 0 on", epoch);
-  go(l, epoch, &(struct manta__position){0});
+  manta__loader_go(l, epoch, &(struct manta__position){0});
   return MANTA_OK;
 }
 
@@ -220,7 +254,7 @@ manta_status manta_loader_load(manta_loader *l, const manta_value *state, manta_
   struct manta__position at;
   int64_t epoch;
   MANTA_TRY(manta__track_read(l->track, state, &epoch, &at, err));
-  go(l, epoch, &at);
+  manta__loader_go(l, epoch, &at);
   return MANTA_OK;
 }
 
@@ -231,28 +265,38 @@ manta_status manta_loader_mark(manta_loader *l, const manta_value *state, manta_
 
 // --- life ---------------------------------------------------------------------------------------
 
-manta_status manta_loader_open(manta_loader **out, manta_dataset *d,
-                               const manta_loader_config *config, manta_error *err)
+manta_status manta__loader_config(manta_loader_config *out, const manta_loader_config *given,
+                                  manta_error *err)
 {
   manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
-  if (config)
-    memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
+  if (given)
+    memcpy(&c, given, given->size < sizeof c ? given->size : sizeof c);
+  c.size = sizeof c;
   fill_in(&c);
   MANTA_TRY(check(&c, err));
-  MANTA_TRY(manta__dataset_prepare(d, err));
+  *out = c;
+  return MANTA_OK;
+}
+
+manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const manta_loader_config *c,
+                                const struct manta__supply *supply, manta_error *err)
+{
   manta_loader *l = manta__calloc(1, sizeof *l);
   if (l)
-    l->made = manta__calloc((size_t)c.prefetch + 1, sizeof *l->made);
+    l->made = manta__calloc((size_t)c->prefetch + 1, sizeof *l->made);
   if (l && l->made)
-    l->track = manta__track_create(d, c.epoch);
+    l->track = manta__track_create(d, c->epoch);
   if (!l || !l->track) {
+    if (supply->fini)
+      supply->fini(supply->ctx);
     if (l)
       manta__free(l->made);
     manta__free(l);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a loader");
   }
   l->dataset = manta__dataset_ref(d);
-  l->c = c;
+  l->supply = *supply;
+  l->c = *c;
   l->over.st = (manta_status)1;
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->full, NULL);
@@ -261,11 +305,22 @@ manta_status manta_loader_open(manta_loader **out, manta_dataset *d,
   return MANTA_OK;
 }
 
+manta_status manta_loader_open(manta_loader **out, manta_dataset *d,
+                               const manta_loader_config *config, manta_error *err)
+{
+  manta_loader_config c;
+  MANTA_TRY(manta__loader_config(&c, config, err));
+  MANTA_TRY(manta__dataset_prepare(d, err));
+  return manta__loader_open(out, d, &c, &(struct manta__supply){0}, err);
+}
+
 void manta_loader_close(manta_loader *l)
 {
   if (!l)
     return;
   stop(l);
+  if (l->supply.fini)
+    l->supply.fini(l->supply.ctx);
   manta__track_close(l->track);
   manta__track_unref(l->track);
   manta__dataset_unref(l->dataset);
@@ -281,11 +336,14 @@ void manta_loader_get_stats(manta_loader *l, manta_loader_stats *out)
   pthread_mutex_lock(&l->lock);
   struct manta__feed_times t = l->times;
   *out = l->stats;
-  out->make = (double)l->make * 1e-9;
+  int64_t make = l->make;
   out->wait = (double)l->wait * 1e-9;
   pthread_mutex_unlock(&l->lock);
-  if (l->running)
+  if (l->supply.next)
+    l->supply.add_times(l->supply.ctx, &t, &make);
+  else if (l->running)
     manta__flow_add_times(l->cut.flow, &t);
+  out->make = (double)make * 1e-9;
   out->parse = (double)t.parse * 1e-9;
   out->idle = (double)t.idle * 1e-9;
   out->bytes_max = t.bytes_max;

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * data/share/share.h - batches from the reader process of a host to its workers.
+ *
+ *     worker                                  reader
+ *     loader ── taker ◄── socket, slots ──► giver ── loader ── feed, cache
+ *
+ * Each loader of a worker has a connection of its own for each time that it begins somewhere. The
+ * worker says what it wants; from then on the reader fills slots (memfds that both map) and says
+ * which, and the worker says which it is done with.
+ *
+ * (1) A slot is written while the worker has not got it, and read until it has given it back. A
+ *     worker that is slow, or dies, holds its own slots and nobody else's.
+ * (2) A worker that keeps more batches than it has slots for gets copies: it never stops itself.
+ * (3) The position comes with each batch. A worker whose reader dies asks for another one, which
+ *     goes on behind the batch that came last.
+ * (4) Data sets of equal plans are one in the reader, so that their blocks are parsed once.
+ */
+#ifndef MANTA_DATA_SHARE_SHARE_H
+#define MANTA_DATA_SHARE_SHARE_H
+
+#include "data/loader/loader.h"
+
+#define MANTA__SHARE_SLOTS 64 /* of one connection, at most */
+
+/* What a worker says first. fd: a memfd with the map {"plan", "cwd", "env"}, packed. */
+struct manta__share_open {
+  uint64_t magic;
+  int64_t batch_rows, epoch;
+  int32_t rank, ranks, tail, threads, slots, zero;
+  uint64_t memory_limit;
+  struct manta__position from;
+};
+#define MANTA__SHARE_MAGIC 0x31726853ull
+
+/* What the reader says. fd: the memfd of the slot, if it is another than before. */
+struct manta__share_said {
+  int32_t status; /* 1: a batch; 0: the end; negative: a failure, and why */
+  int32_t slot;
+  uint64_t bytes;
+  struct manta__position at; /* behind it */
+  struct manta__feed_times times;
+  int64_t make, read, skipped; /* nanoseconds; bytes of the files, and rows of them */
+  char message[MANTA_ERROR_MESSAGE_MAX];
+};
+
+/* --- the worker's side --- */
+
+struct manta__share_source {
+  void *ctx;
+  /* A socket to the reader; MANTA_EUNSUPPORTED: there is none to be had. */
+  manta_status (*connect)(void *ctx, int *sock, manta_error *err);
+  /* Asked again and again in a wait, which a failure ends. */
+  manta_status (*check)(void *ctx, manta_error *err);
+};
+
+/* What a loader of these options takes its batches from; finished by the loader. The source is
+ * copied. MANTA_EUNSUPPORTED: the plan cannot be sent. */
+manta_status manta__taker_create(struct manta__supply *out, manta_dataset *d,
+                                 const manta_loader_config *c,
+                                 const struct manta__share_source *source, manta_error *err);
+
+/* --- the reader's side --- */
+
+/* Serves one worker until it is gone, and closes the socket. On a thread of its own. */
+void manta__giver_serve(int sock);
+
+#endif
