@@ -114,6 +114,22 @@ def test_data_parallel() -> None:
     assert data_parallel() == data_parallel(KILL="1")
 
 
+def train_from_csv(**env: str) -> list[str]:
+    """What the ranks end with; each epoch has all rows once."""
+    done = example("05_train_from_csv", **env)
+    shown = re.findall(r"^epoch (\d)  (\d+) rows  price = ([\d.]+) size", done.out, re.M)
+    assert [(e, n) for e, n, _ in shown] == [(str(e), "3600") for e in range(3)], done.out
+    assert abs(float(shown[-1][2]) - 3) < 0.05, done.out
+    assert ("continuing from step 80\n" in done.out) == bool(env), done.out
+    return re.findall(r"^rank \d ends with (\S+)$", done.out, re.M)
+
+
+def test_train_from_csv() -> None:
+    ends = train_from_csv()
+    assert len(ends) == 2 and len(set(ends)) == 1, ends
+    assert train_from_csv(KILL="1") == ends
+
+
 def png(path: Path) -> list[bytes]:
     """The rows of an 8-bit picture with a palette; every checksum is looked at."""
     raw = path.read_bytes()
