@@ -32,6 +32,14 @@ PyObject *mpy_data_new(manta_status st, manta_dataset *d, const manta_error *err
   return (PyObject *)self;
 }
 
+manta_dataset *mpy_data_of(PyObject *o)
+{
+  if (Py_TYPE(o) == data_type)
+    return dataset_of(o);
+  PyErr_SetString(PyExc_TypeError, "a Data is wanted");
+  return NULL;
+}
+
 static void data_dealloc(PyObject *o)
 {
   PyTypeObject *type = Py_TYPE(o);
@@ -377,7 +385,7 @@ static PyMethodDef data_methods[] = {
     {"limit", data_limit, METH_O,
      MPY_DOC("limit($self, rows, /)", "(int) -> Data", "The first rows.")},
     {"loader", data_loader, METH_O,
-     MPY_DOC("loader($self, options, /)", "(dict[str, int]) -> Loader", "What gives batches.")},
+     MPY_DOC("loader($self, options, /)", "(dict[str, Any]) -> Loader", "What gives batches.")},
     {"part", data_part, METH_VARARGS,
      MPY_DOC("part($self, start, end, of, shuffle, seed, /)", "(int, int, int, bool, int) -> Data",
              "The rows from rows * start / of to rows * end / of.")},

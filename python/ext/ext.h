@@ -93,6 +93,8 @@ int mpy_add_batch(PyObject *module);
 int mpy_add_data(PyObject *module);
 int mpy_add_datasource(PyObject *module); /* functions */
 int mpy_add_loader(PyObject *module);
+int mpy_add_apply(PyObject *module);    /* functions */
+int mpy_add_onearray(PyObject *module); /* functions */
 
 manta_train_fn mpy_train_function(void);
 /* What a run calls; borrowed. */
@@ -117,6 +119,8 @@ PyObject *mpy_view_new(PyObject *owner, const void *data, size_t bytes);
 
 /* Takes the data set, or raises the failure. */
 PyObject *mpy_data_new(manta_status st, manta_dataset *d, const manta_error *err);
+/* Of a Data, borrowed; NULL with an exception. */
+manta_dataset *mpy_data_of(PyObject *o);
 PyObject *mpy_batch_new(manta_batch *b); /* takes it */
 PyObject *mpy_loader_new(manta_dataset *d, PyObject *options);
 /* What a dict has under `key`, borrowed; NULL: nothing, or None. */
@@ -134,5 +138,8 @@ PyObject *mpy_array_capsule(struct ArrowArray *a);
 PyObject *mpy_stream_capsule(struct ArrowArrayStream *s);
 /* The stream of an object that has __arrow_c_stream__, or of a capsule; false with an exception. */
 bool mpy_take_stream(PyObject *from, struct ArrowArrayStream *out);
+/* apply.c: raises the exception of a function over rows that this failure stands for; false: it
+ * stands for none. */
+bool mpy_raise_kept(const manta_error *err);
 
 #endif

@@ -192,7 +192,9 @@ static PyObject *loader_save(PyObject *o, PyObject *args)
   return state;
 }
 
-static PyObject *loader_load(PyObject *o, PyObject *state)
+static PyObject *take_position(PyObject *o, PyObject *state,
+                               manta_status (*take)(manta_loader *, const manta_value *,
+                                                    manta_error *))
 {
   loader *self = (loader *)o;
   manta_error err = MANTA_ERROR_INIT;
@@ -207,11 +209,21 @@ static PyObject *loader_load(PyObject *o, PyObject *state)
     return NULL;
   }
   Py_BEGIN_ALLOW_THREADS;
-  st = manta_loader_load(self->l, &v, &err);
+  st = take(self->l, &v, &err);
   Py_END_ALLOW_THREADS;
   self->busy = false;
   manta_value_fini(&v);
   return st < 0 ? mpy_raise(&err) : none();
+}
+
+static PyObject *loader_load(PyObject *o, PyObject *state)
+{
+  return take_position(o, state, manta_loader_load);
+}
+
+static PyObject *loader_mark(PyObject *o, PyObject *state)
+{
+  return take_position(o, state, manta_loader_mark);
 }
 
 static PyObject *loader_stats(PyObject *o, PyObject *args)
@@ -280,8 +292,12 @@ PyObject *mpy_loader_new(manta_dataset *d, PyObject *options)
   manta_status st;
   if (!take_options(options, &c))
     return NULL;
+  const char *name = mpy_option_text(options, "name"); // in a run
+  manta_session *s = name ? manta_session_current() : NULL;
+  if (PyErr_Occurred())
+    return NULL;
   Py_BEGIN_ALLOW_THREADS;
-  st = manta_loader_open(&l, d, &c, &err);
+  st = s ? manta_session_loader(&l, s, name, d, &c, &err) : manta_loader_open(&l, d, &c, &err);
   Py_END_ALLOW_THREADS;
   if (st < 0)
     return mpy_raise(&err);
@@ -309,6 +325,10 @@ static PyMethodDef loader_methods[] = {
              "says how many rows it has; -1 at the end.")},
     {"load", loader_load, METH_O,
      MPY_DOC("load($self, position, /)", "(dict[str, int]) -> None", "Goes on from there.")},
+    {"mark", loader_mark, METH_O,
+     MPY_DOC("mark($self, position, /)", "(dict[str, int] | None) -> None",
+             "What save() gives from now on, while batches are taken ahead of their use; None: "
+             "where the loader is, as after begin() and load().")},
     {"matrices", loader_matrices, METH_O,
      MPY_DOC("matrices($self, matrices, /)", "(list[tuple[list[int], int]]) -> None",
              "What fill() writes: of each matrix its columns, and the number of its dtype.")},

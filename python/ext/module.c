@@ -68,6 +68,8 @@ PyObject *mpy_raise_with(const manta_error *err, PyObject *detail)
 
 PyObject *mpy_raise(const manta_error *err)
 {
+  if (err->status == MANTA_EUSER && mpy_raise_kept(err))
+    return NULL;
   return mpy_raise_with(err, NULL);
 }
 
@@ -375,7 +377,7 @@ PyMODINIT_FUNC PyInit__manta(void)
       mpy_add_trainer(m) == 0 && mpy_add_checkpoint(m) == 0 && mpy_add_session(m) == 0 &&
       mpy_add_comm(m) == 0 && mpy_add_train(m) == 0 && mpy_add_arrow(m) == 0 &&
       mpy_add_batch(m) == 0 && mpy_add_data(m) == 0 && mpy_add_datasource(m) == 0 &&
-      mpy_add_loader(m) == 0)
+      mpy_add_loader(m) == 0 && mpy_add_apply(m) == 0 && mpy_add_onearray(m) == 0)
     return m;
   Py_DecRef(m);
   return NULL;

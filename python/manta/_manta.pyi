@@ -224,7 +224,7 @@ class Data:
         """The rows of a split of a cross validation."""
     def limit(self, rows: int, /) -> Data:
         """The first rows."""
-    def loader(self, options: dict[str, int], /) -> Loader:
+    def loader(self, options: dict[str, Any], /) -> Loader:
         """What gives batches."""
     def part(self, start: int, end: int, of: int, shuffle: bool, seed: int, /) -> Data:
         """The rows from rows * start / of to rows * end / of."""
@@ -262,6 +262,9 @@ class Loader:
         how many rows it has; -1 at the end."""
     def load(self, position: dict[str, int], /) -> None:
         """Goes on from there."""
+    def mark(self, position: dict[str, int] | None, /) -> None:
+        """What save() gives from now on, while batches are taken ahead of their use; None: where
+        the loader is, as after begin() and load()."""
     def matrices(self, matrices: list[tuple[list[int], int]], /) -> None:
         """What fill() writes: of each matrix its columns, and the number of its dtype."""
     def next(self) -> Batch | None:
@@ -383,6 +386,19 @@ def address(buffer: Any, /) -> int:
 
 def amx_cure() -> str | None:
     """NAME=VALUE that this CPU needs, or None."""
+
+def apply_data(
+    data: Data,
+    options: dict[str, Any],
+    call: Callable[[Batch], tuple[object, object]],
+    /,
+) -> Data:
+    """A function over batches as a step. It gives an Arrow stream of one batch, or None, and the
+    numbers of rows in 32 bits, or None; threads call it. options: name, kind (0 map, 1 add, 2
+    filter, 3 any rows), batch_rows, columns, schema."""
+
+def array_stream(schema: object, array: object, /) -> object:
+    """The two capsules of __arrow_c_array__ as a capsule of a stream."""
 
 def check() -> None:
     """Raises what report would raise now."""

@@ -20,7 +20,6 @@ class NotInThisVersion(ModuleNotFoundError):
 
 _SINK = "write an SGDCallback: handle_result(results) gets the reports of every iteration; "\
         "use PrintCallback; `manta status --json` and run.log have the rows as well"
-_DATA = "read the data in the train function; prepare_data_loader() gives each rank its part"
 _TUNE = "call Trainer.run(train, config=…) for each config"
 _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
 _ONE = "import it from manta.util.sgd; or put the loop into a train function: "\
@@ -54,8 +53,6 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     },
     "manta.sgd": {
         **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),
-        **dict.fromkeys(("get_dataset", "get_datasets", "get_data_shard", "get_dataset_shard"),
-                        _DATA),
         **dict.fromkeys(("ScalingConfig", "RunConfig", "CheckpointConfig", "Checkpoint", "Result",
                          "get_checkpoint", "get_context"), _FIT),
         "TensorflowTrainer": "import it from manta.train.tensorflow",
@@ -87,7 +84,7 @@ ARGUMENTS = {
     "scaling_config": "num_workers, use_gpu and resources_per_worker",
     "max_failures": "max_retries", "failure_config": "max_retries and retry_exceptions",
     "run_config": "logdir, name and callbacks", "storage_path": "logdir", "local_dir": "logdir",
-    "datasets": "nothing: read the data in the train function",
+    "datasets": "run(train, dataset=…)",
     "train_loop_config": "config, of run()", "train_loop_per_worker": "run(train)",
     "epochs": "config={\"epochs\": …}", "timeout": "timeout_s",
 }

@@ -83,7 +83,7 @@ def test_other_arguments_are_told_as_well(one: Trainer) -> None:
     assert "no handle_result" in said(lambda: one.run(train, callbacks=[print]))
     assert "torch.load('ckpt.pt')" in said(lambda: one.run(train, checkpoint="ckpt.pt"))
     assert "the function itself" in said(lambda: one.run("train"))  # type: ignore[arg-type]
-    assert "manta.data is not in" in said(lambda: one.run(train, dataset=[1]))
+    assert "must be a Dataset" in said(lambda: one.run(train, dataset=[1]))
     assert "must be a function" in said(lambda: one.execute(3))  # type: ignore[arg-type]
     assert "must be a function" in said(lambda: one.start(3))
     assert "directory of a run" in said(lambda: Trainer.restore(3))  # type: ignore[arg-type]

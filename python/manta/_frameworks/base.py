@@ -101,6 +101,13 @@ class Framework(Backend):
     def reseed(self) -> None:
         """In a new process, whose generators are copies."""
 
+    def random_states(self) -> dict[str, bytes]:
+        """Its generators, by names of its own."""
+        return {}
+
+    def set_random_states(self, found: dict[str, bytes]) -> None:
+        """Those that are among them."""
+
     def set_threads(self, n: int) -> None:
         """How many to compute with."""
 

@@ -32,8 +32,8 @@ class RunRequest:
 
     def check(self, framework: str) -> None:
         if self.dataset is not None:
-            raise ValueError("dataset: manta.data is not in this version of manta\nhint: read the "
-                             "data in the train function; prepare_data_loader() divides it")
+            from manta._front import datasets
+            self.dataset = datasets.checked(self.dataset)
         self.strategy = CheckpointStrategy.checked(self.strategy)
         self.callbacks = _callbacks.checked(self.callbacks)
         if self._is_auto and not _frameworks.get(framework).saves_itself:
@@ -103,7 +103,7 @@ class RunRequest:
         args, kwargs = arguments_of(self.function, {} if self.config is None else self.config)
         given = None if self._is_auto or self._has_path else self.checkpoint
         return Job(setting, self.function, args, kwargs, checkpoint=given, trust=self.trust,
-                   auto=self._is_auto)
+                   auto=self._is_auto, datasets=self.dataset)
 
 
 # --- the function ---------------------------------------------------------------------------------

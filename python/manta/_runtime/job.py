@@ -45,10 +45,12 @@ class Job:
     auto: bool = False  # checkpoint="auto"
     trust: bool = False  # a checkpoint that was named by its path may be unpickled
     kind: Kind = Kind.RUN
+    datasets: Any = None  # a Dataset, or a dict or tuple of them
 
     def pack(self, name: str) -> bytes:
         """The payload of a run. `name` is what the function is called in messages."""
         parts = {name: self.function, **self._arguments(name), "the checkpoint": self.checkpoint,
+                 "the dataset": self.datasets,
                  "the initialization hook": self.setting.hook, "the backend": self.setting.backend}
         body, rest = pickling.dumps(self, parts)
         header = {"path": list(sys.path), "argv": list(sys.argv), "logging": logs.describe(),

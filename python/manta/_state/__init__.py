@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 from manta import _frameworks, _manta
+from manta._state import chance
 from manta._state.entry import FORMAT
 from manta._state.files import write_files
 from manta._state.packing import find, pack, rows_of
@@ -67,6 +68,7 @@ def save(obj: Any, files: bool, sharded: bool) -> None:
     if files and sharded:
         raise ValueError("save_checkpoint: files and sharded exclude each other; files are of rank "
                          "0 alone")
+    chance.save()
     if not sharded and _manta.place()[0] != 0:
         _manta.save([], {})
         return
@@ -110,6 +112,8 @@ def load(device: Any = None, lazy: bool = False) -> Any:
     from manta._runtime import worker
     job = worker.job
     found = _manta.load()
+    if found is not None and not found.given():
+        chance.restore(found)
     if found is not None:  # what the run itself has saved nobody else has written
         trust = not found.given() or (job is not None and job.trust)
         return restore(found, trust, device, _manta.place()[:2], lazy=lazy)

@@ -14,6 +14,8 @@ torch, pandas and pyarrow are imported when a format of theirs is asked for.
 from __future__ import annotations
 
 from manta.data.dataset import Dataset
+from manta.data.engines import (from_arrow, from_dask, from_huggingface, from_pandas, from_ray,
+                                from_spark, from_torch)
 from manta.data.expression import Expression, col, lit, where
 from manta.data.iterator import Batches
 from manta.data.memory import from_items, from_numpy
@@ -22,6 +24,8 @@ from manta.data.schema import Schema
 from manta.data.source import (range, range_tensor, read_binary_files, read_csv, read_fixed,
                                read_json, read_numpy, read_text, read_tfrecords)
 
-__all__ = ["Batches", "Dataset", "Expression", "Schema", "col", "from_items", "from_numpy", "lit",
+__all__ = ["Batches", "Dataset", "Expression", "Schema", "col", "from_arrow",
+           "from_dask", "from_huggingface", "from_items", "from_numpy", "from_pandas", "from_ray",
+           "from_spark", "from_torch", "lit",
            "range", "range_tensor", "read_binary_files", "read_csv", "read_fixed", "read_json",
            "read_numpy", "read_parquet", "read_text", "read_tfrecords", "where"]

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
 
 from manta import _manta
-from manta.data import formats, plan as steps, split
+from manta.data import formats, functions, plan as steps, run, split, writing
 from manta.data.expression import Expression, tree_of
 from manta.data.iterator import Batches, tail_number
 from manta.data.plan import Plan
@@ -33,16 +33,19 @@ class Dataset:
     rank, ranks: which part of each global batch this data set is.
     length: at most so many blocks are in memory; 0: as many as a quarter of memory holds.
     tail: what becomes of the last rows; None: the iterator says.
+    name: in a worker, that of its positions in checkpoints.
     """
 
     def __init__(self, rows: Plan, order: tuple[tuple[Build, tuple[Any, ...]], ...] = (),
-                 rank: int = 0, ranks: int = 1, length: int = 0, tail: str | None = None) -> None:
+                 rank: int = 0, ranks: int = 1, length: int = 0, tail: str | None = None,
+                 name: str = "") -> None:
         self.rows = rows
         self.order = order
         self.rank = rank
         self.ranks = ranks
         self.length = length
         self.tail = tail
+        self.name = name
         self._plan: Plan | None = None
 
     @staticmethod
@@ -73,8 +76,13 @@ class Dataset:
         """The same with other arguments; its plan is made now."""
         kept = {k: v for k, v in self.__dict__.items() if k != "_plan"}
         other = Dataset(**{**kept, **changes})
-        other.plan.data()
+        if not other.plan.calls:
+            other.plan.data()
         return other
+
+    def named(self, name: str) -> Dataset:
+        """The same as the data set of a run that has this name there."""
+        return self.but(name=name)
 
     def step(self, build: Build, *args: Any) -> Dataset:
         """A step over rows: `build(data, *args)`, as `Plan` has it."""
@@ -88,27 +96,60 @@ class Dataset:
 
     # --- steps ---
 
-    def filter(self, fn: Any = None) -> Dataset:
-        """The rows for which an expression is true: `filter(col("age") > 30)`. Without one, all."""
+    def filter(self, fn: Any = None, *, expr: Any = None, **options: Any) -> Dataset:
+        """The rows for which an expression is true: `filter(col("age") > 30)`; or a function of a
+        row, which is a dict: `filter(lambda row: row["age"] > 30)`. Without one, all."""
+        fn = expr if fn is None else fn
         if fn is None:
             return self
-        return self.step(steps.filter_rows, _expression("filter", fn).tree)
+        if not isinstance(fn, Expression):
+            return functions.over_rows(self, "filter", fn, options)
+        return self.step(steps.filter_rows, fn.tree)
 
-    def map(self, fn: Any) -> Dataset:
+    def map(self, fn: Any, *, types: Mapping[str, str] | None = None, **options: Any) -> Dataset:
         """Rows of other columns: `map({"ratio": col("a") / col("b"), "a": col("a")})`, or one
-        expression, `map((col("a") * 2).alias("a2"))` (without a name, the column "value")."""
+        expression, `map((col("a") * 2).alias("a2"))` (without a name, the column "value"); or a
+        function of a row: `map(lambda row: {"b": row["a"] * 2})`.
+
+        types: {column: type} of what the function gives, where its first rows do not show it."""
+        if not isinstance(fn, (Mapping, Expression)):
+            return functions.over_rows(self, "map", fn, options, types)
         if isinstance(fn, Mapping):
             columns = [(str(k), tree_of(v)) for k, v in fn.items()]
         else:
-            given = _expression("map", fn)
-            columns = [(given.name or "value", given.tree)]
+            columns = [(fn.name or "value", fn.tree)]
         if not columns:
             raise ValueError("map: no columns are given")
         return self.step(steps.compute, columns)
 
-    def add_column(self, name: str, fn: Any) -> Dataset:
-        """A column more at the end, or another one in the place of that of the same name."""
-        return self.step(steps.add_column, str(name), tree_of(_expression("add_column", fn)))
+    def flat_map(self, fn: Any, *, types: Mapping[str, str] | None = None, **options: Any
+                 ) -> Dataset:
+        """Any number of rows of each row: `flat_map(lambda row: [{"word": w} for w in
+        row["text"].split()])`. A position can lie between the rows that were made of one."""
+        return functions.over_rows(self, "flat_map", fn, options, types)
+
+    def map_batches(self, fn: Any, *, batch_size: int | str | None = None,
+                    batch_format: str | None = "numpy", types: Mapping[str, str] | None = None,
+                    **options: Any) -> Dataset:
+        """A function of batches, which gives one: a dict of arrays, a DataFrame, a table of Arrow,
+        or a generator of them, of as many rows as it likes. A class is made an object of in each
+        process, and called.
+
+        batch_size: rows of one call, but for the last of a block; None: as they come.
+        batch_format: what the function is given: "numpy", "pandas", "pyarrow", "torch", "dict".
+        fn_args, fn_kwargs: more arguments of the function; fn_constructor_args,
+            fn_constructor_kwargs: those of the class.
+        """
+        return functions.over_batches(self, fn, batch_size, batch_format, options, types)
+
+    def add_column(self, name: str, fn: Any, *, batch_format: str | None = None, **options: Any
+                   ) -> Dataset:
+        """A column more at the end, or another one in the place of that of the same name: what an
+        expression gives, or a function of a batch: `add_column("b", lambda batch: batch["a"] * 2)`.
+        Its batch is a DataFrame if pandas is installed, else a dict of arrays."""
+        if not isinstance(fn, Expression):
+            return functions.new_column(self, str(name), fn, batch_format, options)
+        return self.step(steps.add_column, str(name), fn.tree)
 
     with_column = add_column
 
@@ -329,6 +370,32 @@ class Dataset:
         """`iter_batches` of tensors."""
         return self.iter_batches(batch_size=batch_size, batch_format="torch", **options)
 
+    def to_tf(self, feature_columns: str | Sequence[str], label_columns: str | Sequence[str], *,
+              batch_size: int = 1, prefetch_batches: int = 0, drop_last: bool = False,
+              tail: str | None = None) -> Any:
+        """A tf.data.Dataset of (features, labels): a tensor each for one column, a dict of tensors
+        for a list of them. Its first pass goes on where this data set's position is."""
+        return writing.to_tf(self, feature_columns, label_columns,
+                             {"batch_size": batch_size, "prefetch_batches": prefetch_batches,
+                              "drop_last": drop_last, "tail": tail})
+
+    def to_pandas(self, limit: int | None = None) -> Any:
+        """All rows, or the first, as a DataFrame."""
+        return writing.to_pandas(self, limit)
+
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes all rows to the file path, if it ends in .csv, else to a part in that folder: each
+        shard writes one."""
+        writing.write_csv(self, path)
+
+    def write_json(self, path: str | os.PathLike[str]) -> None:
+        """The same as an object per line; .json."""
+        writing.write_json(self, path)
+
+    def write_parquet(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """The same by pyarrow, which takes the options; .parquet."""
+        writing.write_parquet(self, path, options)
+
     def take(self, limit: int = 20) -> list[dict[str, Any]]:
         """The first rows."""
         rows = []
@@ -357,26 +424,21 @@ class Dataset:
 
     def loader_options(self, batch_size: int, tail: int, prefetch: int = 0,
                        threads: int | None = None, memory_limit: int | None = None
-                       ) -> dict[str, int]:
+                       ) -> dict[str, Any]:
         """What Data.loader() takes, of batches of so many rows per rank."""
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size}: it is 1 or more")
         if memory_limit is None and self.length:
             memory_limit = max(WINDOW_MIN, min(2 * BLOCK_BYTES * self.length, _quarter()))
-        return {"batch_rows": batch_size * self.ranks, "rank": self.rank, "ranks": self.ranks,
-                "tail": tail, "prefetch": prefetch or -1, "threads": threads or 0,
-                "memory_limit": memory_limit or 0}
+        named = {"name": self.name} if self.name and run.is_own(self.rank, self.ranks) else {}
+        return {**named, "batch_rows": batch_size * self.ranks, "rank": self.rank,
+                "ranks": self.ranks, "tail": tail, "prefetch": prefetch or -1,
+                "threads": threads or 0, "memory_limit": memory_limit or 0}
 
     def _mixed(self, buffer: int | None, seed: int | None) -> Dataset:
         if not buffer or any(b is steps.shuffle for b, _ in self.order):
             return self
         return self.random_shuffle(seed=seed, window=buffer)
-
-
-def _expression(step: str, given: Any) -> Expression:
-    if isinstance(given, Expression):
-        return given
-    raise TypeError(f"{step}({given!r}): an expression is wanted, such as col(\"age\") > 30")
 
 
 def _list(columns: str | Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from manta.data.plan import BOOL, NUMBER, STRING, Field
 
 Converter = Callable[[_manta.Batch, Sequence[Field]], Any]
 
-_CODES = {"U8": "B", "I8": "b", "BOOL": "?", "U16": "H", "I16": "h", "U32": "I", "I32": "i",
+CODES = {"U8": "B", "I8": "b", "BOOL": "?", "U16": "H", "I16": "h", "U32": "I", "I32": "i",
           "F32": "f", "U64": "Q", "I64": "q", "F64": "d", "F16": "e", "BF16": "H"}
 _TIMES = {"tdD": "M8[D]", "tdm": "M8[ms]", "tDs": "m8[s]", "tDm": "m8[ms]", "tDu": "m8[us]",
           "tDn": "m8[ns]"}
@@ -41,7 +41,7 @@ def _words(field: Field, offset: int, rows: int, data: Any, offsets: Any) -> lis
 
 
 def _numbers(field: Field, offset: int, rows: int, data: Any) -> list[Any]:
-    code: Any = _CODES[_manta.DTYPES[field.dtype]]
+    code: Any = CODES[_manta.DTYPES[field.dtype]]
     if code == "e":
         return list(struct.unpack_from(f"={rows}e", data, 2 * offset))
     values = memoryview(data).cast(code)[offset:offset + rows].tolist() if rows else []
@@ -78,6 +78,14 @@ def rows_of(batch: _manta.Batch, fields: Sequence[Field]) -> list[dict[str, Any]
     return [dict(zip(names, row)) for row in zip(*columns)]
 
 
+def numpy_type(field: Field) -> str:
+    """What numpy calls the values of a column."""
+    if field.kind == NUMBER:
+        name = _manta.DTYPES[field.dtype]
+        return "float32" if name == "BF16" else _time_type(field.format) or CODES[name]
+    return "bool" if field.kind == BOOL else "str"
+
+
 # --- numpy ----------------------------------------------------------------------------------------
 
 
@@ -87,7 +95,7 @@ def _plain_array(field: Field, offset: int, rows: int, data: Any) -> Any:
     count = 1
     for n in field.shape:
         count *= n
-    code = "u2" if name == "BF16" else _CODES[name]
+    code = "u2" if name == "BF16" else CODES[name]
     dtype = numpy.dtype(code)
     shape = (rows, *field.shape)
     if rows * count == 0:

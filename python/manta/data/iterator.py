@@ -9,6 +9,7 @@ import weakref
 from typing import Any, Callable, Generic, Iterator, Sequence, TypeVar
 
 from manta import _manta
+from manta.data import run
 from manta.data.plan import Field, Plan
 
 T = TypeVar("T")
@@ -43,21 +44,33 @@ class Batches(Generic[T]):
     checkpoint; after `load_state_dict()` the next `for` goes on from there, with any batch size and
     any number of workers. Not for several threads at once."""
 
-    def __init__(self, plan: Plan, options: dict[str, int],
+    def __init__(self, plan: Plan, options: dict[str, Any],
                  convert: Callable[[_manta.Batch, Sequence[Field]], T]) -> None:
         self._plan = plan
         self._options = options
         self._convert = convert
         self._loader: _manta.Loader | None = None
+        self._name = ""  # of its positions in a run
         self._begins = True  # the next `for` goes on from where the loader is
         plan.iterators.add(self)
         _open.add(self)
 
     def _get(self) -> _manta.Loader:
         if self._loader is None:
-            self._loader = self._plan.data().loader(self._options)
+            self._loader = self._open_loader()
             self._opened(self._loader)
         return self._loader
+
+    def _open_loader(self) -> _manta.Loader:
+        data, options = self._plan.data(), self._options
+        if not (name := options.get("name")):
+            return data.loader(options)
+        self._name, epoch = run.enter(name)
+        try:
+            return data.loader({**options, "name": self._name, "epoch": epoch})
+        except BaseException:
+            run.leave(self._name, None)
+            raise
 
     def _opened(self, loader: _manta.Loader) -> None:
         """For what a kind of batches has to tell its loader."""
@@ -133,6 +146,8 @@ class Batches(Generic[T]):
                 before = self._plan.times.get(key, 0)
                 self._plan.times[key] = (max(before, value) if key == "bytes_max"
                                          else before + value)
+            if self._name:
+                run.leave(self._name, loader)
             loader.close()
         self._begins = True
 

@@ -41,6 +41,8 @@ class Plan:
         self.build = build
         self.args = args
         self.inputs = tuple(inputs)
+        # Whether to make it is to call the user's functions: that waits until rows are wanted.
+        self.calls: bool = hasattr(build, "calls") or any(i.calls for i in self.inputs)
         self._data: _manta.Data | None = None
         self._fields: list[Field] | None = None
         self.iterators: weakref.WeakSet[Batches[Any]] = weakref.WeakSet()

@@ -11,6 +11,7 @@ from manta._frameworks.horovod.config import HorovodConfig
 from manta._frameworks.tensorflow.config import TensorflowConfig
 from manta._frameworks.torch.config import TorchConfig
 from manta._front import look_up as _look_up
+from manta._front.datasets import get_data_shard, get_dataset, get_dataset_shard, get_datasets
 from manta._front.hosts import Host
 from manta._front.session import (SessionError, heartbeat, in_worker, load_checkpoint, local_rank,
                                   local_world_size, node_rank, preempted, report, save_checkpoint,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "BackendConfig", "CheckpointStrategy", "HorovodConfig", "Host",
            "PrintCallback", "ProgressCallback", "SGDCallback", "SessionError", "TensorflowConfig",
-           "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "heartbeat", "in_worker",
+           "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "get_data_shard",
+           "get_dataset", "get_dataset_shard", "get_datasets", "heartbeat", "in_worker",
            "load_checkpoint", "local_rank", "local_world_size", "node_rank", "preempted", "report",
            "save_checkpoint", "world_rank", "world_size"]
 

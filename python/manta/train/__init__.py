@@ -18,7 +18,9 @@ from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback
 from manta._front.fit.checkpoint import Checkpoint
 from manta._front.fit.configs import (CheckpointConfig, FailureConfig, RunConfig, ScalingConfig,
                                       SyncConfig)
-from manta._front.fit.context import get_checkpoint, get_context, get_dataset_shard
+from manta._front.datasets import (get_data_shard, get_dataset, get_dataset_shard,
+                                   get_datasets)
+from manta._front.fit.context import get_checkpoint, get_context
 from manta._front.fit.context import report_either as report
 from manta._front.fit.failure import TrainingFailedError
 from manta._front.fit.result import Result
@@ -36,7 +38,8 @@ __all__ = ["Backend", "BackendConfig", "Checkpoint", "CheckpointConfig", "Checkp
            "ProgressCallback", "Result", "RunConfig", "SGDCallback", "ScalingConfig",
            "SessionError", "SyncConfig", "TensorflowConfig", "TorchConfig", "Trainer",
            "TrainingCallback", "TrainingFailedError", "WorkerGroup", "get_checkpoint",
-           "get_context", "get_dataset_shard", "heartbeat", "in_worker", "load_checkpoint",
+           "get_context", "get_data_shard", "get_dataset", "get_dataset_shard", "get_datasets",
+           "heartbeat", "in_worker", "load_checkpoint",
            "local_rank", "local_world_size", "node_rank", "preempted", "report", "save_checkpoint",
            "world_rank", "world_size"]
 

@@ -14,15 +14,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 # Programs that need a part of manta which is not there yet. To enable one is to remove its line.
-_DATA, _TUNE = "needs manta.data", "needs manta.tune"
+_TUNE = "needs manta.tune"
 WAITS = {
-    "d000_dataset": _DATA,
-    "d000_mlflow": "needs manta.data and MlflowCallback",
-    "d001_cross_validation": _DATA,
-    "d001_cv_in_worker": _DATA,
-    "d001_dataset": _DATA,
-    "d001_tune": "needs manta.data and manta.tune",
-    "d001_tune_trainer": "needs manta.data and manta.tune",
+    "d000_mlflow": "needs MlflowCallback",
+    "d001_tune": _TUNE,
+    "d001_tune_trainer": _TUNE,
     "d002_tune_v1": _TUNE,
     "d002_tune_v2": _TUNE,
     "d003_tune": _TUNE,

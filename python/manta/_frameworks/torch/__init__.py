@@ -85,6 +85,14 @@ class Torch(Framework):
         import torch
         torch.random.default_generator.seed()
 
+    def random_states(self) -> dict[str, bytes]:
+        from manta._frameworks.torch import seed
+        return seed.states()
+
+    def set_random_states(self, found: dict[str, bytes]) -> None:
+        from manta._frameworks.torch import seed
+        seed.set_states(found)
+
     def set_threads(self, n: int) -> None:
         import torch
         torch.set_num_threads(n)

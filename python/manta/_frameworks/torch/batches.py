@@ -27,7 +27,7 @@ AHEAD = 2  # copies to a GPU that are under way
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def torch_batches(d: Dataset, options: dict[str, int], label: str | None,
+def torch_batches(d: Dataset, options: dict[str, Any], label: str | None,
                   features: Sequence[str] | None, device: Any, prefetch: int) -> TorchBatches:
     names = d.columns()
     label = names[-1] if label is None else label
@@ -79,7 +79,7 @@ def _shape(fields: Sequence[Field]) -> tuple[int, ...]:
 class TorchBatches(Batches[Pair]):
     """(x, y) after (x, y); see `Batches`."""
 
-    def __init__(self, d: Dataset, options: dict[str, int], x: Sequence[Field], y: Field,
+    def __init__(self, d: Dataset, options: dict[str, Any], x: Sequence[Field], y: Field,
                  y_column: int, device: torch.device, ahead: int) -> None:
         super().__init__(d.plan, options, _no_conversion)
         self._rows = options["batch_rows"] // options["ranks"]
@@ -118,6 +118,7 @@ class TorchBatches(Batches[Pair]):
         stage = _Stage(self._x, self._y, self._y_dtype, self._device, self._ahead + 1)
         waiting: deque[tuple[Pair, Any, dict[str, int]]] = deque()
         self._given = loader.save()
+        loader.mark(self._given)
         more = True
         try:
             while True:
@@ -125,10 +126,11 @@ class TorchBatches(Batches[Pair]):
                     made = stage.fill(loader)
                     more = made is not None
                     if made is not None:
-                        waiting.append((*made, loader.save()))
+                        waiting.append((*made, _place(loader, self._given)))
                 if not waiting:
                     break
                 pair, event, self._given = waiting.popleft()
+                loader.mark(self._given)
                 stream = torch.cuda.current_stream(self._device)
                 stream.wait_event(event)
                 for tensor in pair:  # its memory is not used again before that stream is done
@@ -142,6 +144,14 @@ class TorchBatches(Batches[Pair]):
 
     def state_dict(self) -> dict[str, int]:
         return dict(self._given) if self._given is not None else super().state_dict()
+
+
+def _place(loader: _manta.Loader, given: dict[str, int]) -> dict[str, int]:
+    """Behind the last batch that was taken, while what counts is the last one that was given."""
+    loader.mark(None)
+    at = loader.save()
+    loader.mark(given)
+    return at
 
 
 def _no_conversion(batch: _manta.Batch, fields: Sequence[Field]) -> Pair:

@@ -104,3 +104,26 @@ def seeded(seed: int) -> Iterator[None]:
             random.setstate(before[0])
             if numpy:
                 numpy.random.set_state(before[1])
+
+
+# --- every generator of torch, as bytes -----------------------------------------------------------
+
+
+def states() -> dict[str, bytes]:
+    out = {"torch": bytes(torch.get_rng_state().tolist())}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        out |= {f"cuda{i}": bytes(torch.cuda.get_rng_state(i).tolist()) for i in gpus.numbers()}
+    return out
+
+
+def set_states(found: dict[str, bytes]) -> None:
+    if "torch" in found:
+        torch.set_rng_state(_tensor(found["torch"]))
+    if any(name.startswith("cuda") for name in found) and torch.cuda.is_available():
+        for i in gpus.numbers():
+            if state := found.get(f"cuda{i}"):
+                torch.cuda.set_rng_state(_tensor(state), i)
+
+
+def _tensor(state: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(state), dtype=torch.uint8)

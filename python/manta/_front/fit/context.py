@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from manta import _manta
 from manta._front import session as _session
@@ -98,6 +98,8 @@ def _report(metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
         row[SHOULD_CHECKPOINT] = True  # the driver that ends the run here waits for it
     _manta.report(**row)
     if place is not None:
+        from manta._state import chance
+        chance.save()
         _manta.save([], {"format": DIRECTORY, "directory": place.name, ID: number})
     elif checkpoint is not None:
         _save(checkpoint, number)
@@ -154,6 +156,9 @@ def get_checkpoint() -> Checkpoint | None:
         _session.outside("get_checkpoint")
         return None
     found = _found()
+    if found is not None and found[1]:
+        from manta._state import chance
+        chance.restore(_manta.load())
     return None if found is None else found[0]
 
 
@@ -242,15 +247,6 @@ def get_trial_dir() -> str | None:
 def get_metadata() -> dict[str, Any]:
     """`metadata` of the trainer."""
     return dict(_fact(facts.metadata, "get_metadata") or {})
-
-
-def get_dataset_shard(dataset_name: str | None = None) -> NoReturn:
-    """Until manta.data is there: an error that says so."""
-    if not _manta.in_session():
-        raise _session.SessionError("get_dataset_shard() was called outside of a train function")
-    raise _session.SessionError("get_dataset_shard: manta.data is not in this version of manta\n"
-                                "hint: read the data in the train function; prepare_data_loader() "
-                                "gives each rank its part")
 
 
 class TrainContext:

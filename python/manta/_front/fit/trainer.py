@@ -61,9 +61,7 @@ class DataParallelTrainer:
                  preprocessor: Any = None, metadata: dict[str, Any] | None = None):
         config = {} if train_loop_config is None else train_loop_config
         _request.arguments_of(train_loop_per_worker, config)  # now, not in a worker
-        if datasets:
-            raise ValueError("datasets: manta.data is not in this version of manta\nhint: read the "
-                             "data in the train function; prepare_data_loader() divides it")
+        self.datasets = self._checked_datasets(datasets)
         if resume_from_checkpoint is not None and not isinstance(resume_from_checkpoint,
                                                                  Checkpoint):
             raise TypeError(f"resume_from_checkpoint must be a Checkpoint, not "
@@ -75,6 +73,16 @@ class DataParallelTrainer:
         self.run_config = configs.checked("run_config", run_config, RunConfig)
         self.starting_checkpoint = resume_from_checkpoint
         self.preprocessor, self.metadata = preprocessor, metadata
+
+    @staticmethod
+    def _checked_datasets(given: Any) -> dict[str, Any] | None:
+        if not given:
+            return None
+        if not isinstance(given, dict):
+            raise TypeError(f"datasets must be a dict, {{\"train\": dataset}}, not {given!r}")
+        from manta._front import datasets
+        return {name: datasets.checked(d() if callable(d) else d, f"datasets[{name!r}]")
+                for name, d in given.items()}
 
     def _checked_backend(self, given: Any) -> BackendConfig:
         usual = _frameworks.get(self._framework).config()
@@ -122,6 +130,7 @@ class DataParallelTrainer:
         return {"train_loop_per_worker": self.train_loop_per_worker,
                 "train_loop_config": self.train_loop_config, "backend_config": self.backend_config,
                 "scaling_config": self.scaling_config, "run_config": self.run_config,
+                "datasets": self.datasets,
                 "resume_from_checkpoint": self.starting_checkpoint,
                 "preprocessor": self.preprocessor, "metadata": self.metadata}
 
@@ -189,7 +198,7 @@ class DataParallelTrainer:
             else:  # plain values can be read all the same, and others are refused here
                 start = Checkpoint.from_dict(start.to_dict())
         return _request.RunRequest(Loop(self.train_loop_per_worker, facts), self.train_loop_config,
-                                   None, None, start, kept.strategy(), None, trust)
+                                   None, self.datasets, start, kept.strategy(), None, trust)
 
     def _kept(self) -> configs.CheckpointConfig:
         config = self.run_config.checkpoint_config
