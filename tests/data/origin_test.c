@@ -322,6 +322,37 @@ static void columns_become_a_matrix(void **state)
   manta_dataset_close(d);
 }
 
+// Groups of four columns, tiles and what is left over of both.
+static void many_columns_become_a_matrix(void **state)
+{
+  enum { ROWS = 301, COLUMNS = 10 };
+  manta_error err = MANTA_ERROR_INIT;
+  char *text = malloc(ROWS * COLUMNS * 16);
+  size_t at = (size_t)snprintf(text, 32, "a,b,c,d,e,f,g,h,i,j\n");
+  for (int i = 0; i < ROWS; i++)
+    for (int k = 0; k < COLUMNS; k++) {
+      if (i != 7 || k != 5) // one value is missing: its column goes alone
+        at += (size_t)snprintf(text + at, 16, "%d.%d", i, k);
+      at += (size_t)snprintf(text + at, 2, k == COLUMNS - 1 ? "\n" : ",");
+    }
+  manta_dataset *d = open_text("many.csv", text);
+  manta_batch *b = first_batch(d);
+  int columns[COLUMNS];
+  float *f = malloc(ROWS * COLUMNS * sizeof *f);
+  for (int k = 0; k < COLUMNS; k++)
+    columns[k] = COLUMNS - 1 - k;
+  assert_ok(manta_batch_matrix(b, columns, COLUMNS, MANTA_F32, f, &err), &err);
+  for (int i = 0; i < ROWS; i++)
+    for (int k = 0; k < COLUMNS; k++) {
+      float got = f[i * COLUMNS + COLUMNS - 1 - k];
+      assert_true(i == 7 && k == 5 ? isnan(got) : got == (float)(i + k / 10.0));
+    }
+  free(f);
+  free(text);
+  manta_batch_destroy(b);
+  manta_dataset_close(d);
+}
+
 static void tensors_go_into_a_matrix(void **state)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -422,6 +453,7 @@ int main(void)
       cmocka_unit_test(parts_have_each_row_once),
       cmocka_unit_test(parts_and_ranges_are_sent),
       cmocka_unit_test(columns_become_a_matrix),
+      cmocka_unit_test(many_columns_become_a_matrix),
       cmocka_unit_test(tensors_go_into_a_matrix),
       cmocka_unit_test(every_origin_survives_without_memory),
   };

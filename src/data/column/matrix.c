@@ -101,6 +101,86 @@ static void move_to_int(int64_t *to, int64_t stride, manta_dtype dtype, const vo
   }
 }
 
+// --- four columns at once -----------------------------------------------------------------------
+
+typedef float four __attribute__((vector_size(16)));
+typedef double four_doubles __attribute__((vector_size(32)));
+
+// Four values of each of four columns become four rows.
+static inline void transpose(float *to, int64_t stride, four a, four b, four c, four d)
+{
+  four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+       cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  four rows[4] = {__builtin_shufflevector(ab, cd, 0, 1, 4, 5),
+                  __builtin_shufflevector(ab, cd, 2, 3, 6, 7)};
+  ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  rows[2] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  rows[3] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  for (int i = 0; i < 4; i++)
+    memcpy(to + i * stride, &rows[i], sizeof rows[i]);
+}
+
+static inline four load_float(const float *p)
+{
+  four v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+static inline four load_double(const double *p)
+{
+  four_doubles v;
+  memcpy(&v, p, sizeof v);
+  return __builtin_convertvector(v, four);
+}
+
+#define MOVE_FOUR(type)                                                                            \
+  static void move_four_##type(float *to, int64_t stride, const void *const *from, int64_t rows)   \
+  {                                                                                                \
+    const type *a = from[0], *b = from[1], *c = from[2], *d = from[3];                             \
+    int64_t i = 0;                                                                                 \
+    for (; i + 4 <= rows; i += 4)                                                                  \
+      transpose(to + i * stride, stride, load_##type(a + i), load_##type(b + i),                   \
+                load_##type(c + i), load_##type(d + i));                                           \
+    for (; i < rows; i++) {                                                                        \
+      float *row = to + i * stride;                                                                \
+      row[0] = (float)a[i];                                                                        \
+      row[1] = (float)b[i];                                                                        \
+      row[2] = (float)c[i];                                                                        \
+      row[3] = (float)d[i];                                                                        \
+    }                                                                                              \
+  }
+MOVE_FOUR(float)
+MOVE_FOUR(double)
+
+// Whether the next four columns are plain floats of one type without nulls.
+static bool are_four(const manta_batch *b, const int *columns, int left, manta_dtype dtype)
+{
+  if (left < 4 || dtype != MANTA_F32)
+    return false;
+  for (int i = 0; i < 4; i++) {
+    const struct manta__column *c = &b->column[columns[i]], *first = &b->column[columns[0]];
+    if (c->type.kind != MANTA_KIND_NUMBER || c->type.ndim || c->valid ||
+        c->type.dtype != first->type.dtype ||
+        (c->type.dtype != MANTA_F32 && c->type.dtype != MANTA_F64))
+      return false;
+  }
+  return true;
+}
+
+static void put_four(float *to, int64_t stride, const manta_batch *b, const int *columns,
+                     int64_t from, int64_t rows)
+{
+  const void *data[4];
+  for (int i = 0; i < 4; i++)
+    data[i] = manta__column_at(&b->column[columns[i]], from);
+  if (b->column[columns[0]].type.dtype == MANTA_F64)
+    move_four_double(to, stride, data, rows);
+  else
+    move_four_float(to, stride, data, rows);
+}
+
 // --- one column ---------------------------------------------------------------------------------
 
 static void put(void *to, manta_dtype dtype, double value)
@@ -193,10 +273,15 @@ manta_status manta_batch_matrix(const manta_batch *b, const int *columns, int co
   for (int64_t from = 0; from < b->rows; from += TILE) {
     int64_t rows = b->rows - from < TILE ? b->rows - from : TILE;
     char *to = (char *)out + (size_t)(from * width) * size;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count;) {
       const struct manta__column *c = &b->column[columns[i]];
-      put_column(to, width, dtype, c, from, rows);
-      to += (size_t)manta__type_count(&c->type) * size;
+      bool group = are_four(b, columns + i, count - i, dtype);
+      if (group)
+        put_four((float *)(void *)to, width, b, columns + i, from, rows);
+      else
+        put_column(to, width, dtype, c, from, rows);
+      to += (group ? 4 : (size_t)manta__type_count(&c->type)) * size;
+      i += group ? 4 : 1;
     }
   }
   return MANTA_OK;
