@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CSV files to columns, next to pandas, Polars, pyarrow and DuckDB on the same files."""
+"""CSV files to columns, next to pandas, Polars, pyarrow and DuckDB on the same files; and to
+batches of torch, next to Ray Data and to loaders of ready tensors."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import peers
+import python
 from kit import Bench, Row, Samples, gather, median, pair_ratio
 
 PEERS = ["pandas", "polars", "pyarrow", "duckdb"]
@@ -40,3 +42,75 @@ def csv(b: Bench) -> list[Row]:
         b.text("data", "make", "--dir", where, "--rows", b.sizes.data_rows)
         wrong = int(b.text_samples("data", "verify", "--dir", where)["wrong"][0])
         return [compare(b, where, threads, wrong) for threads in (1, 2)]
+
+
+# --- batches of torch ----------------------------------------------------------------------------
+
+BATCH = 1024
+THREADS = 2
+
+
+def files(b: Bench, where: Path) -> Path:
+    found = where / "csv"
+    found.mkdir()
+    b.text("data", "make", "--dir", found, "--rows", b.sizes.data_rows)
+    return found
+
+
+def torch_batches(b: Bench) -> list[Row]:
+    """From the files; a filter of half of the rows beside it."""
+    package = python.package(b)
+    if package is None:
+        return []
+    with tempfile.TemporaryDirectory(dir=b.scratch) as d:
+        where = files(b, Path(d))
+
+        def ours(what: str) -> list[float]:
+            return package.samples("batches", what, where, THREADS, b.sizes.data_reps,
+                                   BATCH)["mb_s"]
+        calls = {what: lambda what=what: ours(what) for what in ("csv", "filter", "read")}
+        got = python.in_turns(b.sizes.rounds, calls)
+        theirs: Samples = defaultdict(list)
+        for _ in range(min(b.sizes.peer_reps, 1)):  # which takes minutes
+            for name, words in (("csv", ()), ("filter", ("filter",))):
+                theirs[name] += peers.ray_data_mb_s(where, 2, BATCH, *words) or []
+    return [against_ray(name, what, bar, got, theirs) for name, what, bar in (
+        ("csv", "CSV -> torch batches", 20), ("filter", "CSV -> torch batches, filtered", 40))]
+
+
+def against_ray(name: str, what: str, bar: float, got: Samples, theirs: Samples) -> Row:
+    ratio = median(got[name]) / median(theirs[name]) if theirs[name] else None
+    base, share = ("csv", 0.9) if name == "filter" else ("read", 0.75)
+    of_base = median(got[name]) / median(got[base])
+    ok = of_base >= share and (ratio is None or ratio >= bar)
+    said = {"csv": "no filter", "read": "parsing alone"}[base]
+    return Row(f"data-torch-{name}", f"{what} of {BATCH:,}, {THREADS} threads", "MB/s", got[name],
+               f">= {bar} x Ray Data, >= {share} x {said}", ok if ratio is not None else None,
+               "Ray Data" if theirs[name] else "", theirs[name], ratio,
+               f"{said} {median(got[base]):.0f}: {of_base:.2f} x")
+
+
+def ready(b: Bench) -> list[Row]:
+    """Rows that are parsed already, against loaders of torch over ready tensors."""
+    package = python.package(b)
+    if package is None:
+        return []
+    with tempfile.TemporaryDirectory(dir=b.scratch) as d:
+        where = files(b, Path(d))
+
+        def of(what: str) -> list[float]:
+            reps = 1 if what == "plain" else b.sizes.data_reps
+            return package.samples("batches", what, where, THREADS, reps, BATCH)["mb_s"]
+        calls = {what: lambda what=what: of(what) for what in ("cached", "slices", "npy", "plain")}
+        got = python.in_turns(b.sizes.rounds, calls)
+    return [against_torch(name, what, got) for name, what in (
+        ("cached", "second epoch"), ("npy", ".npy"))]
+
+
+def against_torch(name: str, what: str, got: Samples) -> Row:
+    loader = median(got[name]) / median(got["plain"])
+    loop = median(got[name]) / median(got["slices"])
+    return Row(f"data-ready-{name}", f"{what} -> torch batches of {BATCH:,}", "MB/s", got[name],
+               ">= 100 x DataLoader(TensorDataset), >= 0.5 x slice and clone",
+               loader >= 100 and loop >= 0.5, "DataLoader", got["plain"], loader,
+               f"slice and clone {median(got['slices']):.0f}: {loop:.2f} x")

@@ -32,7 +32,8 @@ OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
               "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
               "py-recover-gloo", "py-recover-cold", "py-ddp-mlp", "py-ddp-resnet", "py-memory",
-              "py-same"]
+              "py-same", "data-torch-csv", "data-torch-filter", "data-ready-cached",
+              "data-ready-npy"]
 # OpenMPI may be missing, these may not
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
           "py-fit-stall", "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]

@@ -202,6 +202,17 @@ def recovery_times(where: str, kills: int) -> list[float]:
     return recovery.times(where, kills)
 
 
+def ray_data_mb_s(where: Path, reps: int, batch: int, *words: str) -> list[float] | None:
+    """Passes over the files of a folder by Ray Data; None without it."""
+    python = ray_python()
+    if not python:
+        return None
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as d:
+        said = run([python, HERE / "ray_data.py", where, reps, batch, *words],
+                   {"RAY_TMPDIR": d, "RAY_USAGE_STATS_ENABLED": "0"})
+    return [float(line.split()[1]) for line in said.splitlines() if line.startswith("mb_s ")]
+
+
 def ray(job: str, n: int = 1, env: dict[str, str] | None = None) -> dict[str, list[float]] | None:
     """What ray_train.py says of a job; None without Ray. The directory has a short name: there will
     be sockets in it."""
