@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""(x, y) tensors of a data set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from manta import data
+from manta.data import Dataset, col, from_items
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+numpy = pytest.importorskip("numpy")
+
+
+def table(n: int = 10) -> Dataset:
+    return from_items([{"a": i, "b": i / 2, "c": i % 2 == 0, "y": 10 * i} for i in range(n)])
+
+
+def test_the_last_column_is_y() -> None:
+    pairs = list(table().to_torch(batch_size=4))
+    assert [x.shape for x, _ in pairs] == [(4, 3), (4, 3), (2, 3)]
+    x, y = pairs[1]
+    assert x.dtype == torch.float32 and x.is_contiguous() and y.dtype == torch.int64
+    assert x.tolist() == [[4, 2, 1], [5, 2.5, 0], [6, 3, 1], [7, 3.5, 0]]
+    assert y.tolist() == [[40], [50], [60], [70]]
+
+
+def test_columns_are_chosen() -> None:
+    x, y = next(table().to_torch(label_column="b", feature_columns=["y", "a"], batch_size=3))
+    assert x.tolist() == [[0, 0], [10, 1], [20, 2]]
+    assert y.dtype == torch.float32 and y.tolist() == [[0], [0.5], [1]]
+    x, y = next(table().to_torch(label_column="a"))
+    assert x.shape == (1, 3) and y.shape == (1, 1)
+    x, y = next(table().to_torch(label_column="a", feature_columns=["a", "b"], batch_size=2))
+    assert x[:, 0].tolist() == y[:, 0].tolist() == [0, 1]
+
+
+def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,text,y\n1,x,2\n3,y,4\n")
+    d = data.read_csv(tmp_path / "a.csv")
+    it = d.to_torch(feature_columns=["a"])
+    assert "2 of 3 columns: a, y" in it._plan.data().explain()
+    with pytest.raises(TypeError, match="column 'text' has text.*\nhint: feature_columns"):
+        d.to_torch()
+    with pytest.raises(KeyError, match='no column "z"'):
+        d.to_torch(label_column="z")
+    with pytest.raises(ValueError, match="no column beside 'a' for x"):
+        d.select_columns("a").to_torch()
+    with pytest.raises(ValueError, match="batch_size=0"):
+        d.to_torch(batch_size=0)
+
+
+def test_tensors_keep_their_shape() -> None:
+    images = numpy.random.default_rng(1).integers(0, 255, (6, 2, 3), "u1")
+    d = data.from_numpy({"image": images, "label": numpy.arange(6)})
+    x, y = next(d.to_torch(batch_size=6))
+    assert x.shape == (6, 2, 3) and torch.equal(x, torch.from_numpy(images).float())
+    x, _ = next(d.add_column("one", 1 + 0 * col("label")).to_torch(label_column="label",
+                                                                     batch_size=6))
+    assert x.shape == (6, 7) and x[:, 6].tolist() == [1] * 6
+
+
+def test_null_is_nan() -> None:
+    d = from_items([{"a": None, "b": 1, "y": 1.0}, {"a": 2, "b": None, "y": None}])
+    x, y = next(d.to_torch(batch_size=2))
+    assert torch.isnan(x).tolist() == [[True, False], [False, True]]
+    assert torch.isnan(y).tolist() == [[False], [True]]
+
+
+def test_batches_are_their_own() -> None:
+    """What is done to one does not show in another, or in the data set."""
+    it = table().to_torch(batch_size=5)
+    first = list(it)
+    for x, _ in first:
+        x.zero_()
+    assert sum(x.sum().item() for x, _ in it) == 45 * 1.5 + 5
+
+
+def test_epochs_tails_and_positions() -> None:
+    d = table(100).random_shuffle(seed=2)
+    it = d.to_torch(batch_size=8)
+    first, second = [torch.cat([y for _, y in it]) for _ in range(2)]
+    assert not torch.equal(first, second) and torch.equal(first.sort(0)[0], second.sort(0)[0])
+    it.set_epoch(0)
+    seen = [y for _, (_, y) in zip(range(5), it)]
+    other = d.to_torch(batch_size=3)
+    other.load_state_dict(it.state_dict())
+    assert torch.equal(torch.cat([*seen, *(y for _, y in other)]), first)
+    assert [len(x) for x, _ in d.to_torch(batch_size=30, drop_last=True)] == [30, 30, 30]
+    assert [len(x) for x, _ in d.to_torch(batch_size=30, tail="pad")] == [30] * 4
+    mixed = torch.cat([y for _, y in table(100).to_torch(batch_size=8, shuffle_buffer=20)])
+    assert sorted(mixed[:20, 0].tolist()) == list(range(0, 200, 10)) != mixed[:20, 0].tolist()
+    ahead = torch.cat([y for _, y in d.to_torch(batch_size=8, prefetch_batches=3, threads=2)])
+    assert torch.equal(ahead, first)
+
+
+def test_shards_have_equally_many_batches() -> None:
+    d = table(50)
+    parts = [[y[:, 0].tolist() for _, y in d.shard(r, 2).to_torch(batch_size=8)] for r in (0, 1)]
+    assert [len(p) for p in parts] == [4, 4]
+    assert sorted(v for p in parts for b in p for v in b) == list(range(0, 500, 10))
+
+
+def test_a_dict_of_tensors() -> None:
+    batch = next(table().iter_torch_batches(batch_size=3))
+    assert batch["a"].dtype == torch.int64 and batch["b"].dtype == torch.float64
+    assert batch["c"].tolist() == [True, False, True]
+    batch["a"].zero_()  # no memory of the data set's
+    assert next(table().iter_torch_batches(batch_size=3))["a"].tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="column 's' has text"):
+        next(from_items([{"s": "x"}]).iter_torch_batches())
+
+
+def test_a_model_is_trained() -> None:
+    rows = [{"a": i / 50, "b": 1.0, "y": 3 * i / 50 - 2} for i in range(100)]
+    model = torch.nn.Linear(2, 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), 0.3)
+    loader = from_items(rows).random_shuffle().to_torch(batch_size=20)
+    for _ in range(80):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+    assert model.weight[0].tolist() == pytest.approx([3, -2], abs=0.1)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_batches_are_copied_ahead_to_a_gpu() -> None:
+    d = table(1000).random_shuffle(seed=1)
+    here = list(d.to_torch(batch_size=64))
+    it = d.to_torch(batch_size=64, device="cuda", prefetch_batches=3)
+    for (x, y), (a, b) in zip(it, here, strict=True):
+        assert x.is_cuda and y.is_cuda and torch.equal(x.cpu(), a) and torch.equal(y.cpu(), b)
+    it.set_epoch(0)
+    seen = [y.cpu() for _, (_, y) in zip(range(4), it)]
+    other = d.to_torch(batch_size=64)
+    other.load_state_dict(it.state_dict())
+    rest = [y for _, y in other]
+    assert torch.equal(torch.cat(seen + rest), torch.cat([b for _, b in here]))
