@@ -55,7 +55,7 @@ static manta_status damaged(struct manta__records *r, size_t used, manta_error *
   r->used = used;
   return manta_error_set(err, MANTA_ECORRUPT,
                          "%s: the record at byte %" PRId64 " %s\nhint: is it a TFRecord file, and "
-                         "whole? skip_errors leaves out such records",
+                         "whole? skip_errors (on_error=\"skip\") leaves out such records",
                          r->file->source->name, r->offset, what);
 }
 

@@ -346,13 +346,13 @@ static manta_status tell_feature(struct tfrecord_reader *r, int column, manta_er
   static const char *const kinds[] = {"values", "byte strings", "floats", "integers"};
   const struct manta__schema_field *f = &r->reader.job.out->field[column];
   char type[MANTA__TYPE_TEXT_MAX];
-  return manta_error_set(err, MANTA_EINVAL,
-                         "%s: the record at byte %" PRId64 ": feature \"%.64s\" has %" PRId64
-                         " %s, which are no %s"
-                         "\nhint: types sets another type, skip_errors leaves out such records",
-                         r->reader.job.file.source->name, r->records.offset, f->name,
-                         manta__feature_count(&r->feature[column]), kinds[r->feature[column].kind],
-                         manta__type_text(&f->type, type));
+  return manta_error_set(
+      err, MANTA_EINVAL,
+      "%s: the record at byte %" PRId64 ": feature \"%.64s\" has %" PRId64 " %s, which are no %s"
+      "\nhint: types sets another type, skip_errors (on_error=\"skip\") leaves out such records",
+      r->reader.job.file.source->name, r->records.offset, f->name,
+      manta__feature_count(&r->feature[column]), kinds[r->feature[column].kind],
+      manta__type_text(&f->type, type));
 }
 
 // 1: the record is a row; 0: it is wrong, and `why` says how.

@@ -238,7 +238,7 @@ static manta_status tell_value(struct csv_reader *r, const struct csv_blame *b,
   bool text = f->type.kind == MANTA_KIND_STRING;
   return manta_error_set(err, MANTA_EINVAL,
                          "%scolumn %d (\"%.64s\"): \"%s\" is no %s\nhint: types = {\"%.64s\": "
-                         "\"%s\"} reads it, skip_errors leaves out such rows",
+                         "\"%s\"} reads it, skip_errors (on_error=\"skip\") leaves out such rows",
                          place, b->column->field + 1, f->name, shown,
                          text ? "text in UTF-8" : manta__type_text(&f->type, type), f->name,
                          text ? "bytes" : "string");

@@ -136,7 +136,7 @@ static manta_status tell_ragged(const struct manta__csv_rows *r, size_t at, size
   manta__csv_place(r, at, place, sizeof place);
   return manta_error_set(err, MANTA_EINVAL,
                          "%sa row of %zu fields; the others have %d\nhint: is the separator '%c'? "
-                         "skip_errors leaves out such rows",
+                         "skip_errors (on_error=\"skip\") leaves out such rows",
                          place, fields, r->width, r->marks.separator);
 }
 

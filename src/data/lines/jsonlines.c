@@ -244,7 +244,7 @@ static manta_status tell_value(struct json_reader *r, int column, manta_error *e
   manta__line_scan_place(&r->lines, place, sizeof place);
   return manta_error_set(err, MANTA_EINVAL,
                          "%s\"%.64s\": %.*s is no %s\nhint: types = {\"%.64s\": \"%s\"} reads it, "
-                         "skip_errors leaves out such lines",
+                         "skip_errors (on_error=\"skip\") leaves out such lines",
                          place, f->name, (int)(v->n < EXPLAINED ? v->n : EXPLAINED), v->p,
                          text ? "text in UTF-8" : manta__type_text(&f->type, type), f->name,
                          text ? "bytes" : "string");

@@ -60,7 +60,7 @@ static manta_status refuse(struct text_reader *r, manta_error *err)
     manta__line_scan_place(&r->lines, place, sizeof place);
     manta_error_set(skips ? &why : err, MANTA_EINVAL,
                     "%sis not UTF-8\nhint: types = {\"text\": \"bytes\"} reads it, skip_errors "
-                    "leaves out such lines",
+                    "(on_error=\"skip\") leaves out such lines",
                     place);
   }
   if (!skips)
