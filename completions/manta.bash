@@ -7,7 +7,7 @@
 _manta_options() {
   case $1 in
   run) echo "-n -v --verbose --workers --logdir --pdb --ray" ;;
-  resume) echo "-n --workers" ;;
+  resume) echo "-n --workers --trust" ;;
   logs) echo "--rank --all -f --follow -n --lines" ;;
   ps) echo "--json -v --verbose" ;;
   kill) echo "--now" ;;
@@ -74,7 +74,7 @@ _manta_operands() {
 
 _manta_operand() {
   case $1:${#operands[@]} in
-  status:0 | logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | ckpt:1) _manta_words "$(_manta_runs)" ;;
+  status:0 | logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | upload:0 | ckpt:1) _manta_words "$(_manta_runs)" ;;
   ls:0 | dashboard:0 | prune:0) _manta_files -d ;;
   bench:0) _manta_words "comm" ;;
   ckpt:0) _manta_words "ls show verify export" ;;
@@ -85,7 +85,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink agent bench info doctor version help"
+  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink upload download agent bench info doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then

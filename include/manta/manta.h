@@ -17,6 +17,7 @@
 #include <manta/session.h>
 #include <manta/sink.h>
 #include <manta/status.h>
+#include <manta/storage.h>
 #include <manta/trainer.h>
 #include <manta/tune.h>
 #include <manta/value.h>

@@ -102,7 +102,8 @@ typedef struct manta_trainer_config {
   int workers;                  /* 0: MANTA_NUM_WORKERS, else 1 */
   int min_workers;              /* 0: 1. An elastic run goes on with this many after losses */
   const char *name;             /* of run directories; NULL: the program's name */
-  const char *logdir;           /* NULL: MANTA_RESULTS, else ~/manta_results */
+  const char *logdir;           /* or s3://BUCKET/PREFIX (manta/storage.h); NULL: MANTA_RESULTS,
+                                   else ~/manta_results */
   int max_retries;              /* revivals after lost workers; 0: 3; -1: without end; -2: none */
   bool retry_errors;            /* also revive after the train function failed */
   double step_timeout_s;        /* 0: never. A rank silent for longer counts as hung */
@@ -144,7 +145,7 @@ typedef struct manta_run_config {
   const manta_value *config;        /* NULL: the trainer's. A map; copied */
   const manta_callbacks *callbacks; /* after the trainer's own */
   size_t callback_count;
-  const char *checkpoint; /* directory of a checkpoint to begin from, or NULL; it counts on there */
+  const char *checkpoint; /* directory or URI of a checkpoint to begin from; NULL: none */
   int workers;            /* 0: the trainer's */
   int keep_last;          /* checkpoints kept on disk; 0: 2; -1: all */
   int keep_best;          /* and so many with the best score; 0: none */
@@ -155,7 +156,7 @@ typedef struct manta_run_config {
   size_t payload_bytes;
   bool execute;       /* only call the function, as manta_trainer_execute does … */
   bool single;        /* … and on rank 0 alone: the results of the others are nil */
-  const char *resume; /* directory of an unfinished run to go on with, or NULL: a new one */
+  const char *resume; /* directory or URI of an unfinished run to go on with; NULL: a new one */
   /* Called on the thread inside run or next before every attempt but the first, unless workers are
    * kept: what it calls by manta_trainer_execute reaches the fresh processes of that attempt before
    * they enter the function. A failure ends the run. May be NULL */
@@ -246,6 +247,8 @@ MANTA_API manta_status manta_trainer_print(manta_trainer *t, FILE *to);
 MANTA_API int manta_trainer_workers(const manta_trainer *t);
 /* Where the directories of its runs are made. Borrowed from the trainer. */
 MANTA_API const char *manta_trainer_logdir(const manta_trainer *t);
+/* The URI under which its runs are stored; NULL: only in the logdir. Borrowed from the trainer. */
+MANTA_API const char *manta_trainer_storage(const manta_trainer *t);
 /* Directory of the newest run; "" before the first. Borrowed until the next run. */
 MANTA_API const char *manta_trainer_run_dir(const manta_trainer *t);
 /* Gives the newest checkpoint of the newest run (close it); NULL in *out if there is none. While a

@@ -41,6 +41,10 @@
 static const struct manta__knob table[MANTA__KNOBS] = {
     [MANTA__KNOB_RESULTS] = {"MANTA_RESULTS", USERS, .otherwise = "~/manta_results",
                              .help = "directory that holds the directories of runs"},
+    [MANTA__KNOB_STAGING] = {"MANTA_STAGING", USERS, .otherwise = "~/manta_results/storage",
+                             .help = "directory for the local copies of runs stored under s3://"},
+    [MANTA__KNOB_UPLOAD_WAIT] = {"MANTA_UPLOAD_WAIT", USERS, SECONDS, .dflt = "300",
+                                 .help = "seconds that the end of a run waits for its upload"},
     [MANTA__KNOB_NUM_WORKERS] = {"MANTA_NUM_WORKERS", USERS, WHOLE(1, MANTA_MAX_RANKS),
                                  .unit = "workers", .dflt = "1",
                                  .help = "workers of a trainer that does not say how many"},

@@ -24,6 +24,8 @@
 /* In the order in which they are shown: by who uses them. */
 enum manta__knob_id {
   MANTA__KNOB_RESULTS,
+  MANTA__KNOB_STAGING,
+  MANTA__KNOB_UPLOAD_WAIT,
   MANTA__KNOB_NUM_WORKERS,
   MANTA__KNOB_HOSTS,
   MANTA__KNOB_LOG,

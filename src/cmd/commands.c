@@ -25,7 +25,7 @@
   }
 #define RUN_IS                                                                                     \
   "RUN is the path of a run's directory, its name, the beginning or the end of a name if only\n"   \
-  "one run matches, or \"latest\".\n"
+  "one run matches, \"latest\", or s3://BUCKET/PREFIX/RUN, which is downloaded first.\n"
 
 static const struct manta__option none[] = {{0}};
 static const struct manta__option json[] = {JSON, {0}};
@@ -36,7 +36,8 @@ static const struct manta__option run_options[] = {
     {0, "pdb", "RANK", "give this rank the terminal, for breakpoint() and input()"},
     {0, "ray", NULL, "the program is a Python script, and `import ray` in it gives manta"},
     {0}};
-static const struct manta__option resume_options[] = {WORKERS, {0}};
+static const struct manta__option resume_options[] = {
+    WORKERS, {0, "trust", NULL, "also if the run was downloaded: its log says what is run"}, {0}};
 static const struct manta__option logs_options[] = {
     {0, "rank", "N", "of this rank (0)"},
     {0, "all", NULL, "of all ranks, each line with its rank in front"},
@@ -143,6 +144,14 @@ const struct manta__command manta__commands[] = {
      "A run feeds its sinks itself. Where one could not work (a full disk, a file that was\n"
      "deleted), this gives it what it lacks, from the log of the run.\n" RUN_IS,
      sink_options, 1, 1, false, manta__cmd_sink},
+    {"upload", "RUN", "store what is missing of a run under its URI",
+     "For a run whose upload could not be completed. A run is meant for a URI if the logdir of\n"
+     "its trainer was one.\n" RUN_IS,
+     none, 1, 1, false, manta__cmd_upload},
+    {"download", "URI", "bring a run here from s3://BUCKET/PREFIX/RUN",
+     "Prints the directory: the staging directory of the URI, below MANTA_STAGING. What is newer\n"
+     "there stays. The URI can also be that of a folder of runs.\n",
+     none, 1, 1, false, manta__cmd_download},
     {"agent", "", "run workers here for a driver on another host",
      "The command of a host must end in it, as in `ssh host manta agent --stdio`. A driver starts\n"
      "it; it is not for interactive use. It ends when its input ends.\n",

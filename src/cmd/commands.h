@@ -9,6 +9,8 @@
 
 int manta__cmd_run(const struct manta__args *a);
 int manta__cmd_resume(const struct manta__args *a);
+int manta__cmd_upload(const struct manta__args *a);
+int manta__cmd_download(const struct manta__args *a);
 int manta__cmd_status(const struct manta__args *a);
 int manta__cmd_logs(const struct manta__args *a);
 int manta__cmd_ls(const struct manta__args *a);

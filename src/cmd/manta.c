@@ -14,6 +14,7 @@
 #include "agent/agent.h"
 #include "agent/bridge.h"
 #include "agent/reader.h"
+#include "agent/uploader.h"
 #include "agent/writer.h"
 #include "base/knob.h"
 #include "cmd/commands.h"
@@ -46,12 +47,19 @@ static int be_reader(char **argv)
   return manta__reader_main(MANTA__ROLE_CONN_FD, MANTA__ROLE_LIFELINE_FD);
 }
 
+static int be_uploader(char **argv)
+{
+  return manta__uploader_main(MANTA__ROLE_CONN_FD, argv);
+}
+
 // The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
-static int (*const parts[MANTA__ROLE_COUNT + 1])(char **argv) = {[MANTA__ROLE_AGENT] = be_agent,
-                                                                 [MANTA__ROLE_BRIDGE] = be_bridge,
-                                                                 [MANTA__ROLE_WRITER] = be_writer,
-                                                                 [MANTA__ROLE_SINK] = be_sink,
-                                                                 [MANTA__ROLE_READER] = be_reader};
+static int (*const parts[MANTA__ROLE_COUNT + 1])(char **argv) = {
+    [MANTA__ROLE_AGENT] = be_agent,
+    [MANTA__ROLE_BRIDGE] = be_bridge,
+    [MANTA__ROLE_WRITER] = be_writer,
+    [MANTA__ROLE_UPLOADER] = be_uploader,
+    [MANTA__ROLE_SINK] = be_sink,
+    [MANTA__ROLE_READER] = be_reader};
 
 static bool is_help(const char *word)
 {

@@ -4,6 +4,7 @@
  * the session that the environment names.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +15,13 @@
 
 #include "base/alloc.h"
 #include "base/knob.h"
+#include "ckpt/replica.h"
 #include "cmd/build.h"
 #include "cmd/child.h"
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "cmd/runref.h"
+#include "remote/objects.h"
 
 /* How the run was started, out of its first record; borrowed from it. */
 struct origin {
@@ -121,11 +124,32 @@ static manta_status set_environment(const struct manta__runref *r, const struct 
   return manta__child_prepare(err);
 }
 
+// Whoever can write there chose the program: only its user can tell whether that is fine.
+static bool is_foreign(const struct manta__args *a, const struct manta__runref *r)
+{
+  return !manta__args_get(a, "trust") && faccessat(r->fd, MANTA__FETCHED_FILE, F_OK, 0) == 0;
+}
+
+static int refuse_foreign(const struct manta__runref *r, const manta_value *start)
+{
+  char argv[512];
+  manta__text_argv(argv, sizeof argv, manta_value_get(start, "argv"));
+  manta__say("%s was downloaded; to resume it is to run what its log says: %s\n"
+             "hint: manta resume --trust %s, if it is yours",
+             r->name, argv, r->path);
+  return MANTA__EXIT_FAILED;
+}
+
 static int go_on(const struct manta__args *a, const struct manta__runref *r, manta_error *err)
 {
   struct origin o = {0};
   manta_value start = {0};
   manta_status st = manta__runref_start(r, &start, &o.begin_ns, err);
+  if (st == MANTA_OK && is_foreign(a, r)) {
+    int code = refuse_foreign(r, &start);
+    manta_value_fini(&start);
+    return code;
+  }
   if (st == MANTA_OK)
     st = read_origin(&o, &start, err);
   if (st == MANTA_OK)
@@ -145,7 +169,9 @@ int manta__cmd_resume(const struct manta__args *a)
   manta_error err = MANTA_ERROR_INIT;
   struct manta__runref r;
   struct manta__standing s;
-  if (manta__runref_open(&r, a->operand[0], &err) < 0)
+  const char *what = a->operand[0];
+  if (manta__runref_open(&r, what, &err) < 0 ||
+      (manta__is_uri(what) && manta__replica_fetch_session(what, &err) < 0))
     return manta__complain(&err);
   int code;
   if (manta__standing_await(&s, &r, &err) < 0) {

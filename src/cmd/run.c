@@ -16,6 +16,7 @@
 #include "cmd/commands.h"
 #include "cmd/format.h"
 #include "cmd/python.h"
+#include "remote/objects.h"
 
 // Absolute, for the program may change its directory before it looks.
 static manta_status set_logdir(const char *dir, manta_error *err)
@@ -23,6 +24,11 @@ static manta_status set_logdir(const char *dir, manta_error *err)
   char cwd[PATH_MAX];
   if (!*dir)
     return manta_error_set(err, MANTA_EINVAL, "--logdir is empty");
+  if (manta__is_uri(dir))
+    return manta_error_set(err, MANTA_EUNSUPPORTED,
+                           "--logdir %s: must be a directory\nhint: the logdir of the program's "
+                           "trainer can be s3://BUCKET/PREFIX",
+                           dir);
   if (dir[0] == '/') {
     setenv("MANTA_RESULTS", dir, 1);
     return MANTA_OK;

@@ -9,10 +9,12 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "ckpt/replica.h"
 #include "cmd/ask.h"
 #include "cmd/format.h"
 #include "event/lock.h"
 #include "event/log.h"
+#include "remote/objects.h"
 #include "sys/sock.h"
 
 #define WRITER       "manta-writer\n" /* what /proc calls it */
@@ -63,9 +65,23 @@ static manta_status find_live(struct manta__runref *out, const char *what, manta
   return st;
 }
 
+// A run in a store: brought here first.
+static manta_status open_stored(struct manta__runref *out, const char *uri, manta_error *err)
+{
+  char *dir = NULL;
+  MANTA_TRY(manta__replica_fetch(uri, &dir, err));
+  manta_status st = manta__rundir_find(dir, &out->fd, &out->path, err);
+  manta__free(dir);
+  if (st == MANTA_OK)
+    out->name = last_part(out->path);
+  return st;
+}
+
 manta_status manta__runref_open(struct manta__runref *out, const char *what, manta_error *err)
 {
   *out = MANTA__RUNREF_NONE;
+  if (what && manta__is_uri(what))
+    return open_stored(out, what, err);
   manta_status st = manta__rundir_find(what, &out->fd, &out->path, err);
   if (st == MANTA_ENOENT && find_live(out, what, NULL) == MANTA_OK)
     st = MANTA_OK;

@@ -13,13 +13,14 @@
 
 /*      role    name     descriptors that it is handed, from 3 on */
 #define MANTA__ROLE_MAP(X)                                                                         \
-  X(AGENT, "agent", 1)   /* the command: supervises the workers of a host */                       \
-  X(BRIDGE, "bridge", 1) /* the command: stands for the agent of another host */                   \
-  X(WRITER, "writer", 2) /* the command: makes snapshots durable */                                \
-  X(READER, "reader", 2) /* the command: parses data for the workers of a host */                  \
-  X(SINK, "sink", 2)     /* the command: takes the rows of a run to files and servers */           \
-  X(ZYGOTE, "zygote", 2) /* the program: workers are forked from it */                             \
-  X(WORKER, "worker", 6) /* the program: one rank, where it could not be forked */
+  X(AGENT, "agent", 1)       /* the command: supervises the workers of a host */                   \
+  X(BRIDGE, "bridge", 1)     /* the command: stands for the agent of another host */               \
+  X(WRITER, "writer", 2)     /* the command: makes snapshots durable */                            \
+  X(READER, "reader", 2)     /* the command: parses data for the workers of a host */              \
+  X(SINK, "sink", 2)         /* the command: takes the rows of a run to files and servers */       \
+  X(UPLOADER, "uploader", 1) /* the command: sends what a run stores to where it is kept */        \
+  X(ZYGOTE, "zygote", 2)     /* the program: workers are forked from it */                         \
+  X(WORKER, "worker", 6)     /* the program: one rank, where it could not be forked */
 
 enum manta__role {
 #define MANTA__ROLE_ENUM(role, name, fds) MANTA__ROLE_##role,

@@ -92,6 +92,8 @@ enum {
   FROM_WRITER = 1 << MANTA__WRITER_TO_AGENT,
   TO_READER = 1 << MANTA__AGENT_TO_READER,
   FROM_READER = 1 << MANTA__READER_TO_AGENT,
+  TO_UPLOADER = 1 << MANTA__DRIVER_TO_UPLOADER,
+  FROM_UPLOADER = 1 << MANTA__UPLOADER_TO_DRIVER,
   FROM_COMMAND = 1 << MANTA__COMMAND_TO_AGENT,
   LOOSE = 1 << MANTA__WAYS
 };
@@ -406,13 +408,22 @@ manta_status manta__proto_check(const struct manta__msg *m, enum manta__way way,
 static const struct {
   const char *from, *room;
 } ends[] = {
-    [MANTA__DRIVER_TO_AGENT] = {"driver", "train"}, [MANTA__AGENT_TO_DRIVER] = {"agent", "agent"},
-    [MANTA__AGENT_TO_WORKER] = {"agent", "agent"},  [MANTA__WORKER_TO_AGENT] = {"worker", "group"},
-    [MANTA__AGENT_TO_ZYGOTE] = {"agent", "agent"},  [MANTA__ZYGOTE_TO_AGENT] = {"zygote", "group"},
-    [MANTA__AGENT_TO_WRITER] = {"agent", "agent"},  [MANTA__WRITER_TO_AGENT] = {"writer", "agent"},
-    [MANTA__AGENT_TO_READER] = {"agent", "agent"},  [MANTA__READER_TO_AGENT] = {"reader", "agent"},
-    [MANTA__NEAR_TO_FAR] = {"near half", "agent"},  [MANTA__FAR_TO_NEAR] = {"far half", "agent"},
-    [MANTA__COMMAND_TO_AGENT] = {"command", "cmd"}, [MANTA__AGENT_TO_COMMAND] = {"agent", "agent"},
+    [MANTA__DRIVER_TO_AGENT] = {"driver", "train"},
+    [MANTA__AGENT_TO_DRIVER] = {"agent", "agent"},
+    [MANTA__AGENT_TO_WORKER] = {"agent", "agent"},
+    [MANTA__WORKER_TO_AGENT] = {"worker", "group"},
+    [MANTA__AGENT_TO_ZYGOTE] = {"agent", "agent"},
+    [MANTA__ZYGOTE_TO_AGENT] = {"zygote", "group"},
+    [MANTA__AGENT_TO_WRITER] = {"agent", "agent"},
+    [MANTA__WRITER_TO_AGENT] = {"writer", "agent"},
+    [MANTA__AGENT_TO_READER] = {"agent", "agent"},
+    [MANTA__READER_TO_AGENT] = {"reader", "agent"},
+    [MANTA__DRIVER_TO_UPLOADER] = {"driver", "train"},
+    [MANTA__UPLOADER_TO_DRIVER] = {"uploader", "agent"},
+    [MANTA__NEAR_TO_FAR] = {"near half", "agent"},
+    [MANTA__FAR_TO_NEAR] = {"far half", "agent"},
+    [MANTA__COMMAND_TO_AGENT] = {"command", "cmd"},
+    [MANTA__AGENT_TO_COMMAND] = {"agent", "agent"},
 };
 
 static bool from_outside(enum manta__way way)
@@ -445,9 +456,7 @@ static manta_status look(const struct manta__conn_check *k, const struct manta__
   return manta_error_set(err, st, "%s", why.message);
 }
 
-static const struct manta__conn_check checks[MANTA__WAYS] = {{look}, {look}, {look}, {look}, {look},
-                                                             {look}, {look}, {look}, {look}, {look},
-                                                             {look}, {look}, {look}, {look}};
+static const struct manta__conn_check checks[MANTA__WAYS] = {[0 ... MANTA__WAYS - 1] = {look}};
 
 const struct manta__conn_check *manta__proto_end(enum manta__way out)
 {

@@ -419,7 +419,9 @@ int64_t manta__run_step(manta_trainer *t, int64_t now)
 {
   int64_t next = step(t, now);
   int64_t sinks = t->run ? manta__run_sinks_step(t->run, now) : MANTA__NEVER;
-  return sinks < next ? sinks : next;
+  int64_t look = t->run && !t->run->over ? manta__upload_step(t->run, now) : MANTA__NEVER;
+  next = sinks < next ? sinks : next;
+  return look < next ? look : next;
 }
 
 // --- messages -----------------------------------------------------------------------------------

@@ -24,6 +24,7 @@
  *   terminal.h  a rank that has the driver's terminal
  *   results.h   return values
  *   sinks.h     the process that takes its rows to files and servers
+ *   upload.h    its copy in a store
  */
 #ifndef MANTA_TRAIN_RUN_H
 #define MANTA_TRAIN_RUN_H
@@ -43,6 +44,7 @@
 #include "train/results.h"
 #include "train/screen.h"
 #include "train/terminal.h"
+#include "train/upload.h"
 
 struct manta__light;
 struct manta__link;
@@ -64,6 +66,7 @@ struct manta_run {
   int rundir, logs, job_fd;
   struct manta__origin initial; /* the checkpoint that the user named, or nothing */
   struct manta__tty tty;
+  struct manta__upload upload;
   bool exec;              /* an execute call: no directory, no rows */
   bool single;            /* … of rank 0 alone */
   bool light, lockstep;   /* train/light.h; … in lockstep */

@@ -13,6 +13,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/knob.h"
+#include "ckpt/replica.h"
+#include "remote/objects.h"
 #include "sys/sock.h"
 #include "train/config.h"
 #include "train/deliver.h"
@@ -59,6 +61,7 @@ static void run_free(manta_run *r)
   manta__free(r->bulk);
   manta__free(r->result);
   manta__free(r->membership.member);
+  manta__upload_free(r);
   manta__free(r->dir);
   manta__free(r->score);
   manta_value_fini(&r->config);
@@ -84,11 +87,26 @@ static manta_status collect_callbacks(manta_run *r, const manta_run_config *rc, 
   return MANTA_OK;
 }
 
+static manta_status open_initial(manta_run *r, const char *dir, manta_error *err);
+
+static manta_status open_stored(manta_run *r, const char *uri, manta_error *err)
+{
+  char *path;
+  MANTA_TRY(manta__staging_path(uri, &path, err));
+  manta_status st = manta__replica_download(uri, path, err);
+  if (st == MANTA_OK)
+    st = open_initial(r, path, err);
+  manta__free(path);
+  return st;
+}
+
 static manta_status open_initial(manta_run *r, const char *dir, manta_error *err)
 {
   manta_checkpoint *c;
   if (!dir)
     return MANTA_OK;
+  if (manta__is_uri(dir))
+    return open_stored(r, dir, err);
   int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "open %s: %m", dir);
@@ -360,6 +378,7 @@ void manta__run_part(manta_run *r, const char *why)
   r->trainer = NULL;
   pthread_mutex_unlock(&drv.lock);
   manta__call_finish(r);
+  manta__upload_end(r);
   let_go(r);
 }
 

@@ -16,15 +16,19 @@
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/value.h"
+#include "ckpt/replica.h"
 #include "event/rundir.h"
+#include "remote/objects.h"
 #include "sys/file.h"
 #include "sys/proc.h"
+#include "sys/sock.h"
 #include "train/func.h"
 #include "train/light.h"
 #include "train/run.h"
 #include "train/trainer.h"
 
 #define ADOPT_WAIT_S 40.0 /* for the agent of a lost driver to finish its last write */
+#define CLAIMS       5
 #define drv          manta__drv
 
 static manta_status describe_run(manta_value *v, const manta_run *r, manta_train_fn fn, int ordinal,
@@ -86,9 +90,40 @@ static manta_status lock_directory(int fd, const char *dir, manta_error *err)
   return MANTA_OK;
 }
 
-static manta_status fresh_directory(manta_run *r, manta_error *err)
+// A name that another host has taken in the same second: the next one is tried.
+static manta_status claim(manta_run *r, int ordinal, manta_error *err)
 {
-  MANTA_TRY(manta__rundir_create(r->trainer->logdir, r->trainer->name, &r->rundir, &r->dir, err));
+  const char *name = strrchr(r->dir, '/') + 1, *uri = r->trainer->storage;
+  int n = (int)strlen(uri);
+  while (n && uri[n - 1] == '/')
+    n--;
+  manta__free(r->upload.uri);
+  if (!(r->upload.uri = manta__asprintf("%.*s/%s", n, uri, name)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for the URI of a run");
+  manta_status st = manta__replica_claim(r->rundir, r->upload.uri, drv.session, ordinal, err);
+  if (st < 0 && rmdir(r->dir) == 0)
+    manta__debug("%s is not used", r->dir);
+  return st;
+}
+
+static manta_status make_directory(manta_run *r, int ordinal, manta_error *err)
+{
+  const manta_trainer *t = r->trainer;
+  for (int tries = 0;; tries++) {
+    MANTA_TRY(manta__rundir_create(t->logdir, t->name, &r->rundir, &r->dir, err));
+    manta_status st = t->storage ? claim(r, ordinal, err) : MANTA_OK;
+    if (st != MANTA_ESTATE || tries == CLAIMS)
+      return st;
+    manta__fd_close(&r->rundir);
+    manta__free(r->dir);
+    r->dir = NULL;
+    sleep(1);
+  }
+}
+
+static manta_status fresh_directory(manta_run *r, int ordinal, manta_error *err)
+{
+  MANTA_TRY(make_directory(r, ordinal, err));
   MANTA_TRY(lock_directory(r->rundir, r->dir, err));
   if (getrandom(&r->id, sizeof r->id, 0) != sizeof r->id)
     return manta_error_set(err, MANTA_EIO, "getrandom: %m");
@@ -114,6 +149,8 @@ static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *at
     return manta_error_set(err, MANTA_ENOMEM, "no memory");
   MANTA_TRY(lock_directory(r->rundir, path, err));
   MANTA_TRY(manta__run_summary_read(&s, r->rundir, path, err));
+  if (manta__replica_uri(r->rundir, &r->upload.uri, NULL) < 0)
+    r->upload.uri = NULL; // it is stored here alone
   r->resumed = true;
   r->id = s.id;
   r->log_seq = 1u << 30; // beyond what the last driver counted
@@ -133,6 +170,8 @@ static manta_status adopt_directory(manta_run *r, const char *path, uint32_t *at
 static manta_status find_unfinished(const char *resume, char **path, manta_error *err)
 {
   int fd;
+  if (manta__is_uri(resume))
+    return manta__replica_fetch(resume, path, err);
   MANTA_TRY(manta__rundir_find(resume, &fd, path, err));
   close(fd);
   return MANTA_OK;
@@ -161,13 +200,15 @@ manta_status manta__run_directory(manta_run *r, manta_train_fn fn, const char *r
                                                   NULL) == MANTA_OK) {
     st = adopt_directory(r, path, attempt, err);
   } else {
-    st = fresh_directory(r, err);
+    st = fresh_directory(r, ordinal, err);
     if (st == MANTA_OK)
       st = log_run(r, fn, ordinal, err);
   }
   manta_free(path);
   if (st < 0)
     return st;
+  if (!r->replayed)
+    MANTA_TRY(manta__upload_start(r, err));
   return manta__dir_makeat(r->rundir, "logs", &r->logs, err);
 }
 

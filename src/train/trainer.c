@@ -11,8 +11,10 @@
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/log.h"
+#include "ckpt/replica.h"
 #include "ckpt/store.h"
 #include "event/rundir.h"
+#include "remote/objects.h"
 #include "sink/setup.h"
 #include "sys/file.h"
 #include "sys/omp.h"
@@ -102,7 +104,12 @@ static manta_status fill(manta_trainer *t, const manta_trainer_config *c, manta_
   const char *name = c->name ? c->name : program_invocation_short_name;
   if (!(t->name = manta__strdup(name)))
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
-  if (c->logdir) {
+  if (c->logdir && manta__is_uri(c->logdir)) {
+    MANTA_TRY(manta__objects_check(c->logdir, err));
+    MANTA_TRY(manta__staging_path(c->logdir, &t->logdir, err));
+    if (!(t->storage = manta__strdup(c->logdir)))
+      return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
+  } else if (c->logdir) {
     if (!(t->logdir = manta__strdup(c->logdir)))
       return manta_error_set(err, MANTA_ENOMEM, "no memory for a trainer");
   } else {
@@ -136,6 +143,7 @@ static void trainer_free(manta_trainer *t)
   manta__free(t->host);
   manta__free(t->name);
   manta__free(t->logdir);
+  manta__free(t->storage);
   manta__free(t->run_dir);
   manta__free(t->wids);
   manta__free(t->callbacks);
@@ -328,6 +336,11 @@ int manta_trainer_workers(const manta_trainer *t)
 const char *manta_trainer_logdir(const manta_trainer *t)
 {
   return t->logdir;
+}
+
+const char *manta_trainer_storage(const manta_trainer *t)
+{
+  return t->storage;
 }
 
 const char *manta_trainer_run_dir(const manta_trainer *t)

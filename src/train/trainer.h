@@ -76,7 +76,7 @@ struct manta_trainer {
   bool hold; /* its idle workers are not to be ended for another trainer's sake */
   double step_timeout, grace, cpus, gpus;
   int64_t log_limit;
-  char *name, *logdir;
+  char *name, *logdir, *storage; /* storage: a URI of which logdir is the staging directory */
   struct manta__program program;
   manta_value config, resources;
   manta_callbacks *callbacks;
