@@ -3,8 +3,8 @@
 
     python csv_folder.py [FOLDER or MEGABYTES]
 
-Without a FOLDER one of so many MEGABYTES (32) is written first. Threads of C parse ahead, and at most
-LIMIT bytes of rows that were parsed wait for their use, whatever the size of the folder.
+Without a FOLDER one of so many MEGABYTES (32) is written first. Threads of C parse ahead, and at
+most LIMIT bytes of rows that were parsed wait for their use, whatever the size of the folder.
 """
 
 import random

@@ -3,8 +3,8 @@
 
     python resume.py
 
-The position of the data is a part of each checkpoint by itself. Ended from outside (Ctrl-C), the run
-is taken up again by `manta resume`, also with another number of workers.
+The position of the data is a part of each checkpoint by itself. Ended from outside (Ctrl-C), the
+run is taken up again by `manta resume`, also with another number of workers.
 """
 
 import os

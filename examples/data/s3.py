@@ -3,8 +3,8 @@
 
     python s3.py s3://BUCKET/FOLDER COLUMN
 
-Credentials come from the environment or ~/.aws, as for other programs; AWS_ENDPOINT_URL names a server
-that is not Amazon's.
+Credentials come from the environment or ~/.aws, as for other programs; AWS_ENDPOINT_URL names a
+server that is not Amazon's.
 """
 
 import sys
