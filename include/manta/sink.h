@@ -41,6 +41,28 @@ typedef struct manta_sink {
  * is wrong. A run does the same when it begins. */
 MANTA_API manta_status manta_sink_check(const manta_sink *sink, manta_error *err);
 
+/* --- A sink without a run -------------------------------------------------------------------- */
+
+/* For rows that a program has itself: written on its own thread, which waits for the disk. One
+ * thread at a time. */
+typedef struct manta_sink_writer manta_sink_writer;
+
+/* Opens the sink and gives it in *out (close it). dir: where its files go unless the option logdir
+ * says otherwise; files of the same names are replaced. config: for params.json and its like, or
+ * NULL. What is given is copied. */
+MANTA_API manta_status manta_sink_open(manta_sink_writer **out, const manta_sink *sink,
+                                       const char *dir, const manta_value *config,
+                                       manta_error *err);
+/* Writes the rows of one iteration: a list of maps, by rank; nil where a rank has none. MANTA_EIO:
+ * they were not, or not all, written. */
+MANTA_API manta_status manta_sink_put(manta_sink_writer *w, int64_t iteration,
+                                      const manta_value *rows, manta_error *err);
+/* Iterations after `to` are void, and will be put again. MANTA_ETOOBIG: it is farther back than
+ * 4096 calls of put. */
+MANTA_API manta_status manta_sink_rewind(manta_sink_writer *w, int64_t to, manta_error *err);
+/* Ends and frees it. NULL is fine. */
+MANTA_API void manta_sink_close(manta_sink_writer *w);
+
 /* --- Event files for TensorBoard, by hand --------------------------------------------------- */
 
 /* For what is no row of a run: a program's own curves, the hyperparameters of an experiment. One

@@ -84,6 +84,7 @@ PyObject *mpy_from_own(const manta_value *v);
 
 int mpy_add_trainer(PyObject *module);
 int mpy_add_run(PyObject *module);
+int mpy_add_sink(PyObject *module);
 int mpy_add_checkpoint(PyObject *module);
 int mpy_add_comm(PyObject *module);    /* Comm, Work */
 int mpy_add_session(PyObject *module); /* functions */

@@ -206,43 +206,80 @@ static void dealloc(PyObject *self)
 
 // --- runs ----------------------------------------------------------------------------------------
 
-static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *config, Py_buffer *bytes,
-                           const struct mpy_calls *calls)
+#define MAX_SINKS 64
+
+struct sinks {
+  manta_sink sink[MAX_SINKS];
+  manta_value options[MAX_SINKS];
+};
+
+static void sinks_fini(struct sinks *s)
+{
+  for (int i = 0; i < MAX_SINKS; i++)
+    manta_value_fini(&s->options[i]);
+}
+
+// A list of (kind, options).
+static bool take_sinks(PyObject *list, manta_run_config *rc, struct sinks *s)
+{
+  Py_ssize_t n = list == Py_None ? 0 : PyList_Size(list);
+  if (n < 0 || n > MAX_SINKS) {
+    if (n > 0)
+      PyErr_Format(PyExc_ValueError, "a run has at most %d sinks", MAX_SINKS);
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *options;
+    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "sO", &s->sink[i].kind, &options) ||
+        !mpy_to_value(options, MPY_LOOSE, &s->options[i]))
+      return false;
+    s->sink[i].options = &s->options[i];
+  }
+  rc->sinks = s->sink;
+  rc->sink_count = (size_t)n;
+  return true;
+}
+
+static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *config, PyObject *sinks,
+                           Py_buffer *bytes, const struct mpy_calls *calls)
 {
   manta_value map = {0};
+  struct sinks taken = {0};
   manta_trainer *t = open_trainer(self);
-  bool ok = t && (config == Py_None || mpy_to_value(config, MPY_LOOSE, &map));
+  bool ok = t && take_sinks(sinks, rc, &taken) &&
+            (config == Py_None || mpy_to_value(config, MPY_LOOSE, &map));
   rc->config = config == Py_None ? NULL : &map;
   rc->payload = bytes->buf;
   rc->payload_bytes = bytes->buf ? (size_t)bytes->len : 0;
   PyObject *run = ok ? mpy_run_new(t, self, rc, calls) : NULL;
   manta_value_fini(&map);
+  sinks_fini(&taken);
   return run;
 }
 
 static PyObject *run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-  static char *names[] = {"payload",   "config", "checkpoint", "workers",        "keep_last",
-                          "keep_best", "score",  "score_min",  "strict_reports", "execute",
-                          "single",    "output", "kinds",      "resume",         "renew",
-                          "verbose",   "html",   NULL};
+  static char *names[] = {
+      "payload",   "config",         "checkpoint", "workers", "keep_last", "keep_best", "score",
+      "score_min", "strict_reports", "execute",    "single",  "output",    "kinds",     "resume",
+      "renew",     "verbose",        "html",       "sinks",   NULL};
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   Py_buffer bytes = {0};
-  PyObject *config = Py_None;
+  PyObject *config = Py_None, *sinks = Py_None;
   struct mpy_calls calls = {.output = Py_None, .renew = Py_None};
   int min = 0, strict = 0, execute = 0, single = 0, html = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO(ii)zOip", names, &bytes, &config,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|O$ziiizppppO(ii)zOipO", names, &bytes, &config,
                                    &rc.checkpoint, &rc.workers, &rc.keep_last, &rc.keep_best,
                                    &rc.score, &min, &strict, &execute, &single, &calls.output,
                                    &calls.kinds[0], &calls.kinds[1], &rc.resume, &calls.renew,
-                                   &rc.verbose, &html))
+                                   &rc.verbose, &html, &sinks))
     return NULL;
   rc.score_min = min;
   rc.strict_reports = strict;
   rc.execute = execute;
   rc.single = single;
   rc.html = html;
-  PyObject *r = start_run(self, &rc, config, &bytes, &calls);
+  PyObject *r = start_run(self, &rc, config, sinks, &bytes, &calls);
   PyBuffer_Release(&bytes);
   return r;
 }
@@ -387,10 +424,12 @@ static PyMethodDef methods[] = {
      MPY_DOC("run($self, payload, config=None, *, checkpoint=None, workers=0, "
              "keep_last=0, keep_best=0, score=None, score_min=False, "
              "strict_reports=False, execute=False, single=False, output=None, "
-             "kinds=(0, 0), resume=None, renew=None, verbose=0, html=False)",
+             "kinds=(0, 0), resume=None, renew=None, verbose=0, html=False, "
+             "sinks=None)",
              "(bytes, Any, str | None, int, int, int, str | None, bool, bool, bool, "
              "bool, Callable[[int, str], object] | None, tuple[int, int], str | None, "
-             "Callable[[int], object] | None, int, bool) -> Run",
+             "Callable[[int], object] | None, int, bool, "
+             "list[tuple[str, dict[str, Any]]] | None) -> Run",
              "Starts a run.")},
     {"prestart", prestart, METH_NOARGS,
      MPY_DOC("prestart($self)", "() -> None",

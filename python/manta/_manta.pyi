@@ -289,6 +289,23 @@ class Run:
     def tell_stop(self) -> None:
         """Says that the run is ended, and how to resume."""
 
+class Sink:
+    """A sink without a run."""
+    def __init__(
+        self,
+        kind: str,
+        options: dict[str, Any],
+        directory: str,
+        config: dict[str, Any],
+    ) -> None:
+        ...
+    def close(self) -> None:
+        """Ends it. Idempotent."""
+    def put(self, iteration: int, rows: list[Any], /) -> None:
+        """Writes the rows of an iteration, by rank."""
+    def rewind(self, to: int, /) -> None:
+        """Iterations after it are void."""
+
 class Trainer:
     """A trainer of libmanta."""
     def __init__(
@@ -357,6 +374,7 @@ class Trainer:
         renew: Callable[[int], object] | None = None,
         verbose: int = 0,
         html: bool = False,
+        sinks: list[tuple[str, dict[str, Any]]] | None = None,
     ) -> Run:
         """Starts a run."""
     def run_dir(self) -> str:

@@ -39,8 +39,7 @@ MODULES = {
     "manta.workflow": "it is not a part of manta",
 }
 
-_SINKS = ("JsonCallback", "JsonLoggerCallback", "CSVCallback",
-          "TensorboardCallback", "TBXLoggerCallback", "MlflowCallback", "MLflowLoggerCallback",
+_SINKS = ("MlflowCallback", "MLflowLoggerCallback",
           "WandbCallback", "WandbLoggerCallback")
 _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorchTrainer",
                  "BaseTorchTrainable", "PyTorchTrainable", "TFTrainer", "TFTrainable")

@@ -87,6 +87,7 @@ def test_results_and_rows_name_one_module() -> None:
 KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConfig(),
         sgd.CheckpointStrategy(2), sgd.Host("a"), sgd.PrintCallback(),
         sgd.ProgressCallback(), sgd.SGDCallback(),
+        sgd.CSVCallback(), sgd.JsonCallback("a"), sgd.TensorboardCallback(),
         sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}]),
         train.Checkpoint.from_dict({"a": 1}), train.CheckpointConfig(2), train.FailureConfig(3),
         train.Result({"loss": 1.0}), train.RunConfig("a"), train.ScalingConfig(num_workers=2),

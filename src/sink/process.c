@@ -23,7 +23,7 @@
 
 #define QUIT_S 5.0 /* for a sink in a call that was told to quit */
 
-struct sinks {
+struct sink_process {
   int conn;   // -1: there is no driver, or it is gone
   int wakeup; // eventfd: a feed has ended
   char path[PATH_MAX], id[20];
@@ -39,7 +39,7 @@ struct sinks {
 
 // --- speaking ------------------------------------------------------------------------------------
 
-static void say(struct sinks *s, char what, const char *text)
+static void say(struct sink_process *s, char what, const char *text)
 {
   char packet[MANTA__SINK_PACKET];
   int n = snprintf(packet, sizeof packet, "%c%s", what, text);
@@ -57,7 +57,7 @@ static void on_warning(void *ctx, const char *text)
 
 static void on_feed_end(void *ctx)
 {
-  struct sinks *s = ctx;
+  struct sink_process *s = ctx;
   uint64_t one = 1;
   ssize_t n = write(s->wakeup, &one, sizeof one);
   (void)n;
@@ -66,7 +66,7 @@ static void on_feed_end(void *ctx)
 // --- beginning -----------------------------------------------------------------------------------
 
 // One process at a time writes the files: that of a driver that is gone may still be at work.
-static manta_status lock(struct sinks *s, int rundir, bool wait, manta_error *err)
+static manta_status lock(struct sink_process *s, int rundir, bool wait, manta_error *err)
 {
   int64_t by = manta__deadline(MANTA__SINK_ORPHAN_S);
   int folder;
@@ -84,7 +84,7 @@ static manta_status lock(struct sinks *s, int rundir, bool wait, manta_error *er
 }
 
 // A sink that cannot begin is told of, and the others work.
-static void start_feed(struct sinks *s, size_t i, const manta_value *sink)
+static void start_feed(struct sink_process *s, size_t i, const manta_value *sink)
 {
   char name[40];
   manta_error err = MANTA_ERROR_INIT;
@@ -97,7 +97,8 @@ static void start_feed(struct sinks *s, size_t i, const manta_value *sink)
     s->count++;
 }
 
-static manta_status start_all(struct sinks *s, int rundir, const char *only, manta_error *err)
+static manta_status start_all(struct sink_process *s, int rundir, const char *only,
+                              manta_error *err)
 {
   static const manta_value none = {.type = MANTA_MAP};
   MANTA_TRY(manta__setup_read(rundir, &s->setup, err));
@@ -128,7 +129,7 @@ static manta_status start_all(struct sinks *s, int rundir, const char *only, man
 
 // --- the end -------------------------------------------------------------------------------------
 
-static void set_end(struct sinks *s, enum manta__sink_feed_end how)
+static void set_end(struct sink_process *s, enum manta__sink_feed_end how)
 {
   double linger = how == MANTA__SINK_FEED_ORPHANED ? MANTA__SINK_ORPHAN_S : 0;
   if (s->end == how)
@@ -144,7 +145,7 @@ static void set_end(struct sinks *s, enum manta__sink_feed_end how)
 
 // The time of those that linger is up; an orphan waits for nobody. One that does not hear is left
 // in its call: nothing of it is needed any more.
-static void quit_slow(struct sinks *s)
+static void quit_slow(struct sink_process *s)
 {
   if (s->quitting) {
     say(s, MANTA__SINK_DONE, "");
@@ -157,7 +158,7 @@ static void quit_slow(struct sinks *s)
   s->quitting = true;
 }
 
-static int left(const struct sinks *s)
+static int left(const struct sink_process *s)
 {
   int n = 0;
   for (int i = 0; i < s->count; i++)
@@ -165,7 +166,7 @@ static int left(const struct sinks *s)
   return n;
 }
 
-static void hear(struct sinks *s)
+static void hear(struct sink_process *s)
 {
   char what = 0;
   ssize_t n = recv(s->conn, &what, 1, MSG_DONTWAIT);
@@ -178,7 +179,7 @@ static void hear(struct sinks *s)
     set_end(s, MANTA__SINK_FEED_ORPHANED);
 }
 
-static void serve(struct sinks *s)
+static void serve(struct sink_process *s)
 {
   while (left(s) > 0) {
     struct pollfd p[2] = {{.fd = s->wakeup, .events = POLLIN}, {.fd = s->conn, .events = POLLIN}};
@@ -193,7 +194,7 @@ static void serve(struct sinks *s)
   }
 }
 
-static bool join_all(struct sinks *s)
+static bool join_all(struct sink_process *s)
 {
   bool whole = true;
   for (int i = 0; i < s->count; i++) {
@@ -209,7 +210,7 @@ static bool join_all(struct sinks *s)
 
 int manta__sink_main(int conn, int rundir)
 {
-  struct sinks s = {.conn = conn, .wakeup = -1, .lock = -1, .by = MANTA__NEVER};
+  struct sink_process s = {.conn = conn, .wakeup = -1, .lock = -1, .by = MANTA__NEVER};
   manta_error err = MANTA_ERROR_INIT;
   prctl(PR_SET_NAME, "manta-sink");
   signal(SIGPIPE, SIG_IGN);
@@ -226,7 +227,7 @@ int manta__sink_main(int conn, int rundir)
 
 manta_status manta__sink_replay(int rundir, const char *kind, manta_error *err)
 {
-  struct sinks s = {.conn = -1, .wakeup = -1, .lock = -1, .by = MANTA__NEVER};
+  struct sink_process s = {.conn = -1, .wakeup = -1, .lock = -1, .by = MANTA__NEVER};
   manta_status st = start_all(&s, rundir, kind, err);
   if (st == MANTA_OK) {
     set_end(&s, MANTA__SINK_FEED_WRITTEN);

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,8 +31,12 @@ static void add(struct module_search *s, const char *folder, const char *below)
 static bool own_folder(char *path, size_t size)
 {
   Dl_info info;
+  struct link_map *map;
   char real[PATH_MAX], *slash;
-  if (!dladdr((const void *)own_folder, &info) || !realpath(info.dli_fname, real) ||
+  if (!dladdr1((const void *)own_folder, &info, (void **)&map, RTLD_DL_LINKMAP))
+    return false;
+  // The main program has no name there, and what it was called need not be where it is.
+  if (!realpath(map->l_name[0] ? info.dli_fname : "/proc/self/exe", real) ||
       !(slash = strrchr(real, '/')))
     return false;
   *slash = 0;

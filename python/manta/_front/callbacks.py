@@ -16,7 +16,8 @@ from manta._names import public
 class SGDCallback:
     """What to override. A method gets those parts of `info` that its signature has room for."""
 
-    raise_errors = False  # True: an exception of this callback ends the run
+    on_error = "continue"  # "raise": an exception of this callback ends the run
+    raise_errors = False  # True: the same
 
     def start_training(self, logdir: str, config: dict[str, Any], num_workers: int,
                        **info: Any) -> None:
@@ -100,7 +101,8 @@ class Caller:
         try:
             method(*args, **kwargs)
         except Exception:
-            if getattr(callback, "raise_errors", False):
+            if getattr(callback, "on_error", "") == "raise" or getattr(callback, "raise_errors",
+                                                                       False):
                 raise
             print(f"manta: {type(callback).__name__}.{method.__name__} failed; the run continues",
                   file=sys.stderr)

@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterator, TypeVar
 
 from manta import _manta
 from manta._front.callbacks import Caller
+from manta._front.sinks import SinkCallback, is_fed
 from manta._names import public
 from manta._runtime import frames
 
@@ -60,8 +61,9 @@ class Run:
         self._process = os.getpid()
         self._closed = False
         self._trainer = trainer
-        self._caller = Caller(callbacks)
-        self._told = not callbacks  # of the end
+        self._sinks: list[SinkCallback] = [c for c in callbacks if is_fed(c)]
+        self._caller = Caller([c for c in callbacks if not is_fed(c)])
+        self._told = not self._caller.callbacks  # of the end
         self._notices = Notices(trainer)
         self._run = start()
         self.directory = trainer.run_dir()
@@ -69,6 +71,8 @@ class Run:
 
     def begin(self, config: Any, workers: int) -> None:
         self._notices.begin()
+        for sink in self._sinks:
+            sink._attach(self.directory)
         self._caller.start(logdir=self.directory, config=config, num_workers=workers)
 
     def next(self) -> Reports | None:

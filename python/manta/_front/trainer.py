@@ -14,6 +14,7 @@ from manta._front import backend as _backend
 from manta._front import callbacks as _callbacks
 from manta._front import hosts as _hosts
 from manta._front import resources as _resources
+from manta._front import sinks as _sinks
 from manta._front.request import RunRequest, name_of
 from manta._front.run import Run, RunIterator
 from manta._front.strategy import CheckpointStrategy
@@ -288,6 +289,7 @@ class Trainer:
                                             output=page.write if page else self._show,
                                             kinds=_display.kinds(), html=page is not None,
                                             verbose=_callbacks.verbosity(callbacks),
+                                            sinks=_sinks.of(callbacks),
                                             strict_reports=self._strict_reports,
                                             resume=self._resume,
                                             renew=self._renew if self._has_hooks() else None,

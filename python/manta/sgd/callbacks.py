@@ -8,8 +8,11 @@ from typing import NoReturn
 from manta._front import refuse as _refuse
 from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback,
                                     TrainingCallback)
+from manta._front.sinks import (CSVCallback, JsonCallback, JsonLoggerCallback, TBXLoggerCallback,
+                                TensorboardCallback)
 
-__all__ = ["PrintCallback", "ProgressCallback", "SGDCallback", "TrainingCallback"]
+__all__ = ["CSVCallback", "JsonCallback", "JsonLoggerCallback", "PrintCallback", "ProgressCallback",
+           "SGDCallback", "TBXLoggerCallback", "TensorboardCallback", "TrainingCallback"]
 __path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
 
 

@@ -269,12 +269,12 @@ manta_status manta__eventfile_text(struct manta__eventfile *e, struct manta__whe
   return manta__eventfile_put_value(e, when, &value, err);
 }
 
-struct table {
+struct markdown_table {
   manta__buf text, cell;
 };
 
 // Cells end at a bar or a line break: neither is in one.
-static manta_status put_escaped(struct table *t, const char *s, size_t n)
+static manta_status put_escaped(struct markdown_table *t, const char *s, size_t n)
 {
   for (size_t i = 0; i < n; i++) {
     if (s[i] == '|')
@@ -286,7 +286,7 @@ static manta_status put_escaped(struct table *t, const char *s, size_t n)
 
 static manta_status add_line(void *ctx, const char *name, const manta_value *v)
 {
-  struct table *t = ctx;
+  struct markdown_table *t = ctx;
   t->cell.len = 0;
   MANTA_TRY(v->type == MANTA_STRING ? manta__utf8_append(&t->cell, v->u.s, v->count)
                                     : manta__json_append(&t->cell, v, NULL));
@@ -300,7 +300,7 @@ static manta_status add_line(void *ctx, const char *name, const manta_value *v)
 manta_status manta__eventfile_table(struct manta__eventfile *e, struct manta__when when,
                                     const char *tag, const manta_value *map, manta_error *err)
 {
-  struct table t;
+  struct markdown_table t;
   manta__buf_init(&t.text, NAMES_LIMIT);
   manta__buf_init(&t.cell, NAMES_LIMIT);
   manta_status st = manta__buf_puts(&t.text, "| name | value |\n| --- | --- |\n");
