@@ -32,6 +32,7 @@ PAGES = [ROOT / page for page in (
     "docs/train.md",
     "docs/large-models.md",
     "docs/metrics.md",
+    "docs/watch.md",
     "docs/from-torchrun.md",
     "docs/from-accelerate-lightning.md",
     "docs/operators.md",

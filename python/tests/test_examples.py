@@ -53,6 +53,13 @@ def test_report_and_checkpoint(tmp_path: Path) -> None:
     assert 2 <= len(list(first.glob("checkpoints/*/manifest.json"))) <= 3
 
 
+def test_files_of_a_run(tmp_path: Path) -> None:
+    out, _ = example("06_files_of_a_run", tmp_path)
+    assert "results.jsonl has 20 lines" in out and "progress.csv has 21 lines" in out
+    (run,) = tmp_path.iterdir()
+    assert len(list(run.glob("events.out.tfevents.*"))) == 1
+
+
 def test_kill_me(tmp_path: Path) -> None:
     out, err = example("03_kill_me", tmp_path)
     assert re.search(r"^rank 1 killed itself at count 100$", out, re.M), out

@@ -97,6 +97,16 @@ def test_kill_me() -> None:
     assert "final count 200 on every rank: yes; 200 of 200 iterations seen\n" in done.out, done.out
 
 
+def test_files_of_a_run() -> None:
+    done = example("06_files_of_a_run")
+    assert "results.jsonl has 20 lines" in done.out and "progress.csv has 21 lines" in done.out
+    (run,) = done.results.iterdir()
+    assert [rows[0]["_training_iteration"] for rows in json.loads(
+        (run / "results.json").read_text())] == list(range(1, 21))
+    assert json.loads((run / "params.json").read_text()) == {"lr": 0.125, "steps": 20}
+    assert len(list(run.glob("events.out.tfevents.*"))) == 1
+
+
 def data_parallel(**env: str) -> list[str]:
     """What the ranks end with."""
     done = example("04_data_parallel", **env)
