@@ -12,6 +12,7 @@ _manta_options() {
   ps) echo "--json -v --verbose" ;;
   kill) echo "--now" ;;
   sink) echo "--kind" ;;
+  mlflow) echo "--tracking-uri --experiment" ;;
   ckpt) echo "--json --to --dir" ;;
   bench) echo "-n --workers --op --type --from --to --factor --ms --private --pin --json" ;;
   agent) echo "--stdio" ;;
@@ -65,7 +66,7 @@ _manta_operands() {
   operands=()
   for ((i = 2; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -n | --workers | --lines | --rank | --logdir | --pdb | -v | --verbose | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host) ((i++)) ;;
+    -n | --workers | --lines | --rank | --logdir | --pdb | -v | --verbose | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --tracking-uri | --experiment | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host) ((i++)) ;;
     -*) ;;
     *) operands+=("${COMP_WORDS[i]}") ;;
     esac
@@ -74,8 +75,9 @@ _manta_operands() {
 
 _manta_operand() {
   case $1:${#operands[@]} in
-  status:0 | logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | upload:0 | ckpt:1) _manta_words "$(_manta_runs)" ;;
+  status:0 | logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | upload:0 | ckpt:1 | mlflow:1) _manta_words "$(_manta_runs)" ;;
   ls:0 | dashboard:0 | prune:0) _manta_files -d ;;
+  mlflow:0) _manta_words "push" ;;
   bench:0) _manta_words "comm" ;;
   ckpt:0) _manta_words "ls show verify export" ;;
   ckpt:2) _manta_words "$(_manta_checkpoints "${operands[1]}")" ;;
@@ -85,7 +87,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink upload download agent bench info doctor version help"
+  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink mlflow upload download agent bench info doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then

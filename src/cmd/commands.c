@@ -93,8 +93,12 @@ static const struct manta__option ckpt_options[] = {
     {0, "dir", "DIR", "export: the whole checkpoint, as a new directory"},
     {0}};
 
+static const struct manta__option mlflow_options[] = {
+    {0, "tracking-uri", "URI", "of a run that has no MLflow sink (MLFLOW_TRACKING_URI)"},
+    {0, "experiment", "NAME", "of such a run (MLFLOW_EXPERIMENT_NAME, or Default)"},
+    {0}};
 static const struct manta__option sink_options[] = {
-    {0, "kind", "KIND", "only sinks of this kind: json, csv, tensorboard"}, {0}};
+    {0, "kind", "KIND", "only sinks of this kind: json, csv, tensorboard, mlflow, wandb"}, {0}};
 
 const struct manta__command manta__commands[] = {
     {"run", "PROGRAM [ARGUMENT...]", "run a program that trains",
@@ -144,6 +148,10 @@ const struct manta__command manta__commands[] = {
      "A run feeds its sinks itself. Where one could not work (a full disk, a file that was\n"
      "deleted), this gives it what it lacks, from the log of the run.\n" RUN_IS,
      sink_options, 1, 1, false, manta__cmd_sink},
+    {"mlflow", "push RUN", "send a run to MLflow, or what is missing there",
+     "A run with an MLflow sink sends its rows itself. What it could not send, because the server\n"
+     "was down, this sends later, to the same run there. A run without one is sent whole.\n" RUN_IS,
+     mlflow_options, 2, 2, false, manta__cmd_mlflow},
     {"upload", "RUN", "store what is missing of a run under its URI",
      "For a run whose upload could not be completed. A run is meant for a URI if the logdir of\n"
      "its trainer was one.\n" RUN_IS,

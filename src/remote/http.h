@@ -15,7 +15,7 @@
 
 #include <manta/status.h>
 
-#define MANTA__HTTP_VERSION 2
+#define MANTA__HTTP_VERSION 3
 #define MANTA__HTTP_ENTRY   "manta_http_entry"
 #define MANTA__HTTP_SLOTS   4
 #define MANTA__HTTP_HEADERS 8
@@ -35,6 +35,7 @@ struct manta__http_call {
   bool stream;      /* a reply that is larger than the room is given in parts (`more`) */
   double connect_s; /* how long a connection may take; 0: as usual */
   int tries;        /* 0: MANTA__HTTP_TRIES */
+  double stall_s;   /* how long nothing may come; 0: as usual */
 };
 
 struct manta__http_reply {

@@ -296,7 +296,7 @@ static bool pause_before_next(manta__sink_feed *f)
   f->failures++;
   if (atomic_load(&f->end) != MANTA__SINK_FEED_GOES_ON) {
     s = PAUSE_S;
-    if (f->row->linger_s == 0 && ++f->last_tries > LAST_TRIES)
+    if ((f->row->linger_s == 0 || f->run->replay) && ++f->last_tries > LAST_TRIES)
       return false;
   }
   manta__fd_wait(f->wake, false, manta__deadline(s));

@@ -16,6 +16,7 @@ struct manta__sink_feed_run {
   const char *run_id, *run_name, *run_dir;
   int rundir;
   const manta_value *config;
+  bool replay; /* the run is over: a sink that fails again and again is given up */
   /* Where warnings go; any thread. */
   void (*warn)(void *ctx, const char *text);
   /* A feed has ended; from its thread. */

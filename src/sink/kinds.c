@@ -7,10 +7,12 @@
 
 #include "sink/files.h"
 #include "sink/pick.h"
+#include "sink/trackers.h"
 #include "sys/module.h"
 
-const struct manta__sink_kind *const manta__sink_kinds[] = {&manta__sink_json, &manta__sink_csv,
-                                                            &manta__sink_tensorboard, NULL};
+const struct manta__sink_kind *const manta__sink_kinds[] = {
+    &manta__sink_json,   &manta__sink_csv,   &manta__sink_tensorboard,
+    &manta__sink_mlflow, &manta__sink_wandb, NULL};
 
 const struct manta__sink_kind manta__sink_tensorboard = {
     .name = "tensorboard",

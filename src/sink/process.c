@@ -115,6 +115,7 @@ static manta_status start_all(struct sink_process *s, int rundir, const char *on
                                     .run_dir = s->path,
                                     .rundir = rundir,
                                     .config = config && config->type == MANTA_MAP ? config : &none,
+                                    .replay = s->conn < 0,
                                     .warn = on_warning,
                                     .ended = on_feed_end,
                                     .ctx = s};
@@ -140,7 +141,7 @@ static void set_end(struct sink_process *s, enum manta__sink_feed_end how)
     linger = l > linger ? l : linger;
     manta__sink_feed_end(s->feed[i], how);
   }
-  s->by = linger > 0 ? manta__deadline(linger) : MANTA__NEVER;
+  s->by = linger > 0 && s->conn >= 0 ? manta__deadline(linger) : MANTA__NEVER;
 }
 
 // The time of those that linger is up; an orphan waits for nobody. One that does not hear is left

@@ -13,8 +13,8 @@ from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
 COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "plot", "dashboard", "prune", "kill",
-            "resize", "notice", "ckpt", "sink", "upload", "download", "agent", "bench", "info",
-            "doctor", "version", "help"]
+            "resize", "notice", "ckpt", "sink", "mlflow", "upload", "download", "agent", "bench",
+            "info", "doctor", "version", "help"]
 
 
 def test_help_lists_every_command() -> None:

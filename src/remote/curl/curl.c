@@ -204,7 +204,8 @@ static bool set_options(struct curl_slot *s, const struct manta__http_call *call
   curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS,
                    call->connect_s > 0 ? (long)(call->connect_s * 1000) : CONNECT_SECONDS * 1000);
   curl_easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
+  curl_easy_setopt(e, CURLOPT_LOW_SPEED_TIME,
+                   call->stall_s > 0 ? (long)call->stall_s : STALL_SECONDS);
   curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 512L << 10);
   set_method(s, call);
   curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
