@@ -16,8 +16,8 @@
  *                worker; results.jsonl: the same, an iteration per line; params.json: the config
  * "csv"          progress.csv: a line per row; keys of nested maps are joined with '/'
  * "tensorboard"  event files for TensorBoard
- * "mlflow"       a run of MLflow: params, metrics, tags, status. A server is spoken to over HTTP, any
- *                other store is opened by the Python package mlflow
+ * "mlflow"       a run of MLflow: params, metrics, tags, status. A server is spoken to over HTTP,
+ *                any other store is opened by the Python package mlflow
  * "wandb"        a run of Weights & Biases, by the Python package wandb
  *
  * options, of every kind
@@ -26,8 +26,9 @@
  * "workers"      a rank, a list of ranks, or "all"; 0
  * "aggregate"    "mean", "min", "max" or "last": one row per iteration instead of one per worker
  *
- * of "mlflow"    tracking_uri (MLFLOW_TRACKING_URI), experiment_name, run_name, run_id, tags: a map,
- *                save_artifact: true: the files of the run's directory, too; python (MANTA_PYTHON)
+ * of "mlflow"    tracking_uri (MLFLOW_TRACKING_URI), experiment_name, run_name, run_id, tags: a
+ *                map, save_artifact: true: the files of the run's directory, too;
+ *                python (MANTA_PYTHON)
  * of "wandb"     project, entity, group, name, tags: a list, mode, python
  */
 #ifndef MANTA_SINK_H

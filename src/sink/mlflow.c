@@ -29,7 +29,7 @@
 #include "sink/leaves.h"
 #include "sys/sock.h"
 
-#define BATCH     900  /* metrics of a call; the server takes 1000 */
+#define BATCH     1000 /* metrics of a call */
 #define PARAMS    100  /* of a call */
 #define VALUE_MAX 6000 /* bytes of a param */
 #define KEY_MAX   250
@@ -44,7 +44,7 @@ struct mlflow_sink {
   bool memo_changed;
   const char *run_id, *root; /* in the memo */
   manta_value metrics;       /* a list: those that wait */
-  int64_t sent, seen;        /* iterations; seen: those in `metrics` too */
+  int64_t sent, seen;        /* iterations: at the server, in part perhaps; in `metrics`, too */
   bool params_sent, told, well;
   const char *status; /* to be sent, or NULL */
   int64_t end_ms;     /* with it; 0: none */
@@ -60,9 +60,9 @@ static const char *option(const struct mlflow_sink *s, const char *name, const c
 }
 
 // What the server takes in the name of a metric or a param; the rest becomes "_".
-static void clean_name(char out[KEY_MAX + 1], const char *prefix, const char *name)
+static void clean_name(char out[KEY_MAX + 1], const char *name, const char *suffix)
 {
-  snprintf(out, KEY_MAX + 1, "%s%s", prefix, name);
+  snprintf(out, KEY_MAX + 1, "%s%s", name, suffix);
   for (char *p = out; *p; p++)
     if (!isalnum((unsigned char)*p) && !strchr("_-. :/", *p))
       *p = '_';
@@ -280,7 +280,7 @@ static manta_status add_param(void *ctx, const char *name, const manta_value *v)
 {
   struct params *p = ctx;
   char key[KEY_MAX + 1], value[VALUE_MAX + 1], *json = NULL;
-  clean_name(key, "", name);
+  clean_name(key, name, "");
   if (v->type != MANTA_STRING)
     MANTA_TRY(manta_value_to_json(v, -1, &json, NULL));
   snprintf(value, sizeof value, "%s", json ? json : v->u.s);
@@ -308,22 +308,25 @@ static manta_status log_params(struct mlflow_sink *s, manta_error *err)
 
 static manta_status send_metrics(struct mlflow_sink *s, manta_error *err)
 {
-  manta_value answer = {0};
-  const manta_value body =
-      MANTA_MAP(MANTA_KV_STR("run_id", s->run_id), MANTA_KV("metrics", s->metrics));
-  if (s->metrics.count == 0)
-    return MANTA_OK;
-  manta_status st = manta__mlflow_call(s->link, "runs/log-batch", false, &body, &answer, err);
-  manta_value_fini(&answer);
-  if (st < 0 && !is_refused(s, st, err))
-    return st;
+  for (uint32_t at = 0, n; at < s->metrics.count; at += n) {
+    n = s->metrics.count - at < BATCH ? s->metrics.count - at : BATCH;
+    manta_value answer = {0};
+    const manta_value part = {.type = MANTA_LIST, .count = n, .u.items = s->metrics.u.items + at};
+    const manta_value body =
+        MANTA_MAP(MANTA_KV_STR("run_id", s->run_id), MANTA_KV("metrics", part));
+    manta_status st = manta__mlflow_call(s->link, "runs/log-batch", false, &body, &answer, err);
+    manta_value_fini(&answer);
+    if (st < 0 && !is_refused(s, st, err))
+      return st;
+  }
+  s->sent = s->seen > s->sent ? s->seen : s->sent;
   return manta_value_set_list(&s->metrics);
 }
 
 struct metrics {
   struct mlflow_sink *s;
   int64_t step, ms;
-  char prefix[32];
+  char suffix[32];
 };
 
 static manta_status add_metric(void *ctx, const char *name, const manta_value *v)
@@ -335,7 +338,7 @@ static manta_status add_metric(void *ctx, const char *name, const manta_value *v
     return MANTA_OK;
   if (v->type == MANTA_INT)
     x = (double)v->u.i;
-  clean_name(key, m->prefix, name);
+  clean_name(key, name, m->suffix);
   manta_value value = manta_value_real(x);
   if (!isfinite(x)) // as protobuf's JSON has it
     value = manta_value_borrow_string(isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
@@ -350,18 +353,34 @@ static manta_status mlflow_rows(void *sink, const struct manta__sink_rows *rows,
   struct mlflow_sink *s = sink;
   if (rows->iteration <= s->sent) // (2)
     return MANTA_OK;
+  s->seen = rows->iteration;
   for (int i = 0; i < rows->count; i++) {
     const struct manta__sink_row *r = &rows->row[i];
     struct metrics m = {s, rows->iteration, r->wall_ns / MS, ""};
     if (rows->several)
-      snprintf(m.prefix, sizeof m.prefix, "rank_%d/", r->rank);
+      snprintf(m.suffix, sizeof m.suffix, "/rank-%d", r->rank);
     if (manta__leaves(&r->row, &s->path, add_metric, &m) < 0)
       return manta_error_set(err, MANTA_ENOMEM, "no memory for metrics");
-    if (s->metrics.count >= BATCH)
-      MANTA_TRY(send_metrics(s, err));
   }
-  s->seen = rows->iteration > s->seen ? rows->iteration : s->seen;
-  return MANTA_OK;
+  return s->metrics.count < BATCH ? MANTA_OK : send_metrics(s, err);
+}
+
+// Those that wait and are void now are not sent.
+static manta_status mlflow_rewound(void *sink, int64_t to, int64_t wall_ns, manta_error *err)
+{
+  struct mlflow_sink *s = sink;
+  manta_value left = {0};
+  manta_status st = manta_value_set_list(&left);
+  for (uint32_t i = 0; st == MANTA_OK && i < s->metrics.count; i++) {
+    manta_value *one = &s->metrics.u.items[i];
+    if (manta_value_as_int(manta_value_get(one, "step"), 0) <= to)
+      st = manta_value_append(&left, one);
+  }
+  if (st == MANTA_OK)
+    manta_value_move(&s->metrics, &left);
+  manta_value_fini(&left);
+  s->seen = s->seen < to ? s->seen : to;
+  return st < 0 ? manta_error_set(err, st, "no memory for metrics") : MANTA_OK;
 }
 
 // --- artifacts -----------------------------------------------------------------------------------
@@ -463,7 +482,6 @@ static manta_status mlflow_flush(void *sink, manta_error *err)
   if (s->status)
     MANTA_TRY(send_status(s, s->status, s->end_ms, err));
   s->status = NULL;
-  s->sent = s->seen > s->sent ? s->seen : s->sent;
   s->well = true;
   return MANTA_OK;
 }
@@ -520,6 +538,7 @@ const struct manta__sink_kind manta__sink_mlflow = {
     .check = mlflow_check,
     .open = mlflow_open,
     .rows = mlflow_rows,
+    .rewound = mlflow_rewound,
     .event = mlflow_event,
     .flush = mlflow_flush,
     .mark = mlflow_mark,

@@ -81,7 +81,7 @@ static manta_status wandb_open(void **out, const struct manta__sink_env *env, ma
 
 struct leaf {
   manta_value *values;
-  char prefix[32];
+  char suffix[32];
 };
 
 static manta_status add_leaf(void *ctx, const char *name, const manta_value *v)
@@ -91,7 +91,7 @@ static manta_status add_leaf(void *ctx, const char *name, const manta_value *v)
   manta_value copy = {0};
   if (name[0] == '_' || v->type == MANTA_BYTES)
     return MANTA_OK;
-  snprintf(key, sizeof key, "%s%s", l->prefix, name);
+  snprintf(key, sizeof key, "%s%s", name, l->suffix);
   if (v->type == MANTA_REAL && !isfinite(v->u.r)) // JSON has none
     copy = manta_value_borrow_string(isnan(v->u.r) ? "NaN" : v->u.r > 0 ? "Infinity" : "-Infinity");
   else
@@ -108,7 +108,7 @@ static manta_status add_rows(struct wandb_sink *s, const struct manta__sink_rows
   manta_status st = manta_value_set_map(&values);
   for (int i = 0; i < rows->count && st == MANTA_OK; i++) {
     if (rows->several)
-      snprintf(leaf.prefix, sizeof leaf.prefix, "rank_%d/", rows->row[i].rank);
+      snprintf(leaf.suffix, sizeof leaf.suffix, "/rank-%d", rows->row[i].rank);
     st = manta__leaves(&rows->row[i].row, &s->path, add_leaf, &leaf);
   }
   if (st == MANTA_OK)
@@ -135,13 +135,32 @@ static manta_status send_rows(struct wandb_sink *s, manta_error *err)
   manta_status st = manta__helper_ask(s->helper, &ask, &answer, ASK_S, err);
   manta_value_fini(&answer);
   MANTA_TRY(st);
+  s->sent = s->seen;
   return manta_value_set_list(&s->rows);
+}
+
+// Those that wait and are void now are not sent.
+static manta_status wandb_rewound(void *sink, int64_t to, int64_t wall_ns, manta_error *err)
+{
+  struct wandb_sink *s = sink;
+  manta_value left = {0};
+  manta_status st = manta_value_set_list(&left);
+  for (uint32_t i = 0; st == MANTA_OK && i < s->rows.count; i++) {
+    manta_value *one = &s->rows.u.items[i];
+    if (manta_value_as_int(manta_value_get(one, "step"), 0) <= to)
+      st = manta_value_append(&left, one);
+  }
+  if (st == MANTA_OK)
+    manta_value_move(&s->rows, &left);
+  manta_value_fini(&left);
+  s->seen = s->seen < to ? s->seen : to;
+  return st < 0 ? manta_error_set(err, st, "no memory for rows") : MANTA_OK;
 }
 
 static manta_status wandb_rows(void *sink, const struct manta__sink_rows *rows, manta_error *err)
 {
   struct wandb_sink *s = sink;
-  if (rows->iteration <= s->seen) // (2)
+  if (rows->iteration <= s->sent) // (2)
     return MANTA_OK;
   if (add_rows(s, rows) < 0)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for rows");
@@ -168,7 +187,6 @@ static manta_status wandb_flush(void *sink, manta_error *err)
   struct wandb_sink *s = sink;
   manta_value answer = {0};
   MANTA_TRY(send_rows(s, err));
-  s->sent = s->seen;
   if (!s->over || s->ended)
     return MANTA_OK;
   const manta_value ask =
@@ -219,6 +237,7 @@ const struct manta__sink_kind manta__sink_wandb = {
     .check = wandb_check,
     .open = wandb_open,
     .rows = wandb_rows,
+    .rewound = wandb_rewound,
     .event = wandb_event,
     .flush = wandb_flush,
     .mark = wandb_mark,

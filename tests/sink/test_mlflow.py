@@ -86,7 +86,7 @@ def test_every_worker_has_its_own_metrics() -> None:
     server = Server()
     assert track(server.uri, 3, 0, options={"workers": "all"}).code == 0
     run = the_run(server)
-    assert steps(run, "rank_0/loss") == steps(run, "rank_1/loss") == [1, 2, 3]
+    assert steps(run, "loss/rank-0") == steps(run, "loss/rank-1") == [1, 2, 3]
     server.stop()
 
 
