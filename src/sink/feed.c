@@ -428,7 +428,7 @@ bool manta__sink_feed_whole(const manta__sink_feed *f)
 
 double manta__sink_feed_linger(const manta__sink_feed *f)
 {
-  return f->row->linger_s;
+  return f->row->linger ? f->row->linger(f->options) : f->row->linger_s;
 }
 
 void manta__sink_feed_join(manta__sink_feed *f)

@@ -35,6 +35,7 @@
 #define KEY_MAX   250
 #define DEPTH     8 /* of directories that are uploaded */
 #define LINGER_S  5.0
+#define IMPORT_S  45.0 /* for a store: its package is imported first */
 #define MS        1000000
 
 struct mlflow_sink {
@@ -514,6 +515,13 @@ static void mlflow_close(void *sink)
   manta__free(s);
 }
 
+static double mlflow_linger(const manta_value *options)
+{
+  const char *uri = manta_value_as_string(manta_value_get(options, "tracking_uri"), NULL);
+  uri = uri ? uri : getenv("MLFLOW_TRACKING_URI");
+  return uri && !strncmp(uri, "http", 4) ? LINGER_S : IMPORT_S;
+}
+
 static manta_status mlflow_check(const manta_value *options, manta_error *err)
 {
   static const char *const texts[] = {"tracking_uri", "experiment_name", "run_name", "run_id",
@@ -534,6 +542,7 @@ const struct manta__sink_kind manta__sink_mlflow = {
     .help = "a run on an MLflow server, or in a store that the mlflow package opens",
     .options = "tracking_uri experiment_name run_name run_id tags save_artifact python",
     .linger_s = LINGER_S,
+    .linger = mlflow_linger,
     .later = "manta mlflow push",
     .check = mlflow_check,
     .open = mlflow_open,

@@ -80,6 +80,7 @@ struct manta__sink_kind {
   const char *file;    /* default of the option `filename`; NULL: it writes no file of a name */
   bool cuts;           /* (4) */
   double linger_s;     /* how long the end of the run waits for it; 0: until all is written */
+  double (*linger)(const manta_value *options); /* instead of it, if it depends on them; or NULL */
   const char *later; /* a command that sends what was not sent, "manta mlflow push"; may be NULL */
   /* In the driver, before the run begins: whether the options make sense. May be NULL. */
   manta_status (*check)(const manta_value *options, manta_error *err);

@@ -21,6 +21,9 @@ class Store:
         method = getattr(self, "_" + asked["call"].replace("/", "_").replace("-", "_"))
         try:
             return {"status": 200, "body": method(asked["body"])}
+        except LookupError as e:
+            return {"status": 404, "body": {"error_code": "RESOURCE_DOES_NOT_EXIST",
+                                            "message": str(e)}}
         except MlflowException as e:
             return {"status": e.get_http_status_code(),
                     "body": {"error_code": e.error_code, "message": e.message}}
@@ -30,8 +33,7 @@ class Store:
     def _experiments_get_by_name(self, body: dict[str, Any]) -> dict[str, Any]:
         found = self._client.get_experiment_by_name(body["experiment_name"])
         if found is None:
-            from mlflow.exceptions import MlflowException
-            raise MlflowException("no such experiment", error_code=_DOES_NOT_EXIST)
+            raise LookupError(f"no experiment {body['experiment_name']}")
         return {"experiment": {"experiment_id": found.experiment_id}}
 
     def _experiments_create(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -72,9 +74,6 @@ class Store:
         self._client.log_artifact(body["run_id"], os.path.join(body["root"], body["path"]),
                                   os.path.dirname(body["path"]) or None)
         return {}
-
-
-_DOES_NOT_EXIST = 1001  # RESOURCE_DOES_NOT_EXIST of mlflow.protos
 
 
 def _run(run: Any) -> dict[str, Any]:
