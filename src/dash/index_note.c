@@ -40,7 +40,7 @@ static manta_status add_mark(struct manta__index *x, const struct manta__record 
   MANTA_TRY(grow_ring(&ring, x->marks, MANTA__INDEX_MARKS, sizeof *x->mark));
   x->mark = ring;
   struct manta__mark *m = &x->mark[x->marks % MANTA__INDEX_MARKS];
-  char *copy = manta__strndup(text, MANTA__INDEX_TEXT);
+  char *copy = manta__strndup(text, strnlen(text, MANTA__INDEX_TEXT));
   if (!copy)
     return MANTA_ENOMEM;
   if (x->marks >= MANTA__INDEX_MARKS)
@@ -111,7 +111,8 @@ static manta_status take_finish(struct manta__index *x, const struct manta__reco
   if (!x->failed)
     return add_mark(x, h, MANTA__MARK_FINISH, -1, "finished");
   manta__free(x->message);
-  if (!(x->message = manta__strndup(*message ? message : status, MANTA__INDEX_MESSAGE)))
+  const char *why = *message ? message : status;
+  if (!(x->message = manta__strndup(why, strnlen(why, MANTA__INDEX_MESSAGE))))
     return MANTA_ENOMEM;
   return add_mark(x, h, MANTA__MARK_FINISH, -1, x->message);
 }
@@ -146,7 +147,7 @@ static manta_status take_worker(struct manta__index *x, int64_t wall_ns, const c
   MANTA_TRY(manta__index_rank(x, (int)rank, &r));
   if (!r->host || strcmp(r->host, host)) {
     manta__free(r->host);
-    if (!(r->host = manta__strndup(host, 255)))
+    if (!(r->host = manta__strndup(host, strnlen(host, 255))))
       return MANTA_ENOMEM;
   }
   r->pid = (int)int_of(w, "pid", 0);

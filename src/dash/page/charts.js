@@ -50,10 +50,15 @@ function axisOf(kind, log, format, fromZero) {
     type: log ? 'logarithmic' : 'linear', bounds: kind === 'y' ? 'ticks' : 'data', beginAtZero: fromZero,
     // From 0, unless most of the axis would be empty.
     afterDataLimits: (axis) => { if (kind === 'x' && axis.min > 0 && axis.min < axis.max / 5) axis.min = 0; },
+    // The end of the data is no round number: it has a tick only where there is room.
+    afterBuildTicks: (axis) => {
+      const t = axis.ticks;
+      if (kind === 'x' && t.length > 2 && t[t.length - 1].value - t[t.length - 2].value < 0.9 * (t[1].value - t[0].value)) t.pop();
+    },
     grid: {color: shade('--line'), drawBorder: false, tickLength: 0},
     ticks: {
       color: shade('--soft'), maxRotation: 0, autoSkipPadding: 24, padding: 6, font: {size: 11},
-      includeBounds: false, maxTicksLimit: kind === 'y' ? 6 : 7,
+      maxTicksLimit: kind === 'y' ? 6 : 7,
       callback: (v) => format(v, 3),
     },
   };

@@ -46,7 +46,7 @@ function bytes(n) {
 
 function duration(s) {
   if (!Number.isFinite(s)) return '–';
-  if (s < 0) s = 0;
+  if (s <= 0) return '0 s';
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.floor(s)} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
@@ -65,6 +65,7 @@ function ago(s) {
 /* A step: from microseconds to minutes. */
 function interval(s) {
   if (!Number.isFinite(s)) return '–';
+  if (s === 0) return '0 s';
   if (s < 1e-3) return `${Number((s * 1e6).toPrecision(3))} µs`;
   if (s < 1) return `${Number((s * 1e3).toPrecision(3))} ms`;
   return s < 60 ? `${Number(s.toPrecision(3))} s` : duration(s);
