@@ -19,12 +19,13 @@
 #include "sys/sock.h"
 #include "sys/tree.h"
 
-#define SCAN_NS   2000000000ll  /* between two looks at the directory */
-#define WEIGH_NS  15000000000ll /* … at the size of a run that somebody writes */
-#define SLICE     4096          /* records read under one hold of the lock */
-#define MAX_POLLS 256
-#define MAX_OPEN  96 /* runs that are followed at a time, … */
-#define MAX_KEPT  64 /* … and between two looks at them, unless somebody looks at them */
+#define SCAN_NS    2000000000ll  /* between two looks at the directory */
+#define WEIGH_NS   15000000000ll /* … at the size of a run that somebody writes */
+#define EXPERIMENT "experiment"  /* the directory of its log, as in tune/journal.h */
+#define SLICE      4096          /* records read under one hold of the lock */
+#define MAX_POLLS  256
+#define MAX_OPEN   96 /* runs that are followed at a time, … */
+#define MAX_KEPT   64 /* … and between two looks at them, unless somebody looks at them */
 
 // --- Entries -------------------------------------------------------------------------------------
 
@@ -43,6 +44,9 @@ static void entry_free(struct manta__catalog *c, struct manta__entry *e)
 {
   entry_close(c, e);
   manta__index_fini(&e->index);
+  if (e->trials)
+    manta__dash_trials_fini(e->trials);
+  manta__free(e->trials);
   manta__free(e->name);
   manta__free(e);
 }
@@ -66,10 +70,21 @@ static int open_dir(const struct manta__catalog *c, const char *name)
   return openat(c->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+// The directory that its log is in.
+static int open_log_dir(const struct manta__catalog *c, const struct manta__entry *e)
+{
+  int dir = open_dir(c, e->name);
+  if (dir < 0 || !e->trials)
+    return dir;
+  int inner = openat(dir, EXPERIMENT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  close(dir);
+  return inner;
+}
+
 static bool entry_open(struct manta__catalog *c, struct manta__entry *e)
 {
   manta_error err = MANTA_ERROR_INIT;
-  e->dir = open_dir(c, e->name);
+  e->dir = open_log_dir(c, e);
   if (e->dir < 0)
     return false;
   const struct manta__log_place *from = e->place.segment ? &e->place : NULL;
@@ -82,12 +97,20 @@ static bool entry_open(struct manta__catalog *c, struct manta__entry *e)
   return true;
 }
 
+// Its index begins anew. all: it is another log.
+static void entry_forget(struct manta__entry *e, bool all)
+{
+  manta__index_restart(&e->index, all);
+  if (e->trials)
+    manta__dash_trials_fini(e->trials);
+}
+
 // To be read from its beginning again.
 static void entry_restart(struct manta__catalog *c, struct manta__entry *e, bool anew)
 {
   entry_close(c, e);
   e->place = (struct manta__log_place){0};
-  manta__index_restart(&e->index, anew);
+  entry_forget(e, anew);
   e->whole = false;
   e->begun++;
   e->version++;
@@ -95,6 +118,8 @@ static void entry_restart(struct manta__catalog *c, struct manta__entry *e, bool
 
 const char *manta__entry_state(const struct manta__entry *e)
 {
+  if (e->trials && e->trials->records > 0)
+    return e->trials->ended ? "finished" : e->live ? "running" : "interrupted";
   if (e->index.records == 0)
     return "starting";
   if (e->index.ended)
@@ -131,7 +156,8 @@ manta_status manta__catalog_open(struct manta__catalog *c, const char *dir, mant
                            "open directory %s: %m", dir);
   manta__dir_path(c->fd, path);
   manta_status st = (c->dir = manta__strdup(path)) ? MANTA_OK : MANTA_ENOMEM;
-  if (st == MANTA_OK && faccessat(c->fd, "run.log", F_OK, 0) == 0)
+  if (st == MANTA_OK && (faccessat(c->fd, "run.log", F_OK, 0) == 0 ||
+                         faccessat(c->fd, EXPERIMENT "/run.log", F_OK, 0) == 0))
     st = open_only(c);
   if (st == MANTA_OK && pipe2(c->wake, O_CLOEXEC | O_NONBLOCK) < 0)
     return manta_error_set(err, MANTA_EIO, "pipe: %m");
@@ -165,13 +191,18 @@ struct manta__entry *manta__catalog_find(struct manta__catalog *c, const char *n
   return NULL;
 }
 
-static manta_status add_entry(struct manta__catalog *c, const char *name, int64_t changed_ns)
+static manta_status add_entry(struct manta__catalog *c, const char *name, int64_t changed_ns,
+                              bool experiment)
 {
   struct manta__entry **p = manta__realloc(c->entry, (c->count + 1) * sizeof *p);
   struct manta__entry *e = p ? manta__calloc(1, sizeof *e) : NULL;
   if (p)
     c->entry = p;
-  if (!e || !(e->name = manta__strdup(name))) {
+  if (e && experiment)
+    e->trials = manta__calloc(1, sizeof *e->trials);
+  if (!e || (experiment && !e->trials) || !(e->name = manta__strdup(name))) {
+    if (e)
+      manta__free(e->trials);
     manta__free(e);
     return MANTA_ENOMEM;
   }
@@ -188,19 +219,22 @@ static void look_at_name(struct manta__catalog *c, const char *name)
 {
   struct manta__entry *e = manta__catalog_find(c, name);
   struct stat sb;
-  char log[NAME_MAX + 16];
+  char log[NAME_MAX + 32];
   if (name[0] == '.' || strlen(name) > NAME_MAX || (c->only && strcmp(name, c->only)))
     return;
   snprintf(log, sizeof log, "%s/run.log", name);
+  bool experiment = faccessat(c->fd, log, R_OK, 0) < 0;
+  if (experiment)
+    snprintf(log, sizeof log, "%s/" EXPERIMENT "/run.log", name);
   if (fstatat(c->fd, name, &sb, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(sb.st_mode) ||
-      faccessat(c->fd, log, R_OK, 0) < 0)
+      (experiment && faccessat(c->fd, log, R_OK, 0) < 0))
     return;
   if (e)
     e->seen = c->scan;
   else if (c->count >= MANTA__CATALOG_RUNS)
     c->full = true;
   else
-    add_entry(c, name, (int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec);
+    add_entry(c, name, (int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec, experiment);
 }
 
 static int newer_first(const void *a, const void *b)
@@ -258,6 +292,16 @@ static void take_end(struct manta__catalog *c, struct manta__entry *e, bool live
   e->live = live;
 }
 
+// Without memory it is a point less.
+static void take_record(struct manta__entry *e, const struct manta__record *h,
+                        const uint8_t *payload)
+{
+  if (e->trials)
+    manta__dash_trials_take(e->trials, h, payload);
+  else
+    manta__index_take(&e->index, h, payload);
+}
+
 // One slice; true: there is more at once.
 static bool read_slice(struct manta__catalog *c, struct manta__entry *e)
 {
@@ -267,13 +311,13 @@ static bool read_slice(struct manta__catalog *c, struct manta__entry *e)
   for (int i = 0; i < SLICE; i++) {
     int rc = manta__log_follow_next(e->follow, &h, &payload, &err);
     if (rc == MANTA__FOLLOW_RECORD) {
-      manta__index_take(&e->index, &h, payload); // no memory: a point less
+      take_record(e, &h, payload);
       e->version++;
       c->version++;
       continue;
     }
     if (rc == MANTA__FOLLOW_CUT) {
-      manta__index_restart(&e->index, true);
+      entry_forget(e, true);
       e->begun++;
       continue;
     }
@@ -296,7 +340,7 @@ static bool is_due(struct manta__catalog *c, struct manta__entry *e)
     return false;
   if (!e->whole || e->live)
     return true;
-  int dir = open_dir(c, e->name);
+  int dir = open_log_dir(c, e);
   bool grew = dir >= 0 && log_size(dir) != e->size;
   manta__fd_close(&dir);
   return grew;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dash/catalog.h - the runs of a directory, each with its index, kept up to date as logs grow.
+ * dash/catalog.h - the runs and experiments of a directory, each with its index, kept up to date as
+ * logs grow.
  *
  * (1) One thread does all the reading (manta__catalog_work), in slices, and holds the lock during
  *     each; who shows something takes the lock for as long as that takes.
@@ -17,6 +18,7 @@
 
 #include "base/buf.h"
 #include "dash/index.h"
+#include "dash/trials.h"
 #include "event/log_follow.h"
 
 #define MANTA__CATALOG_RUNS  4096
@@ -29,10 +31,11 @@ struct manta__entry {
   manta__log_follow *follow;
   struct manta__log_place place; /* up to where it was read, while it is not followed */
   struct manta__index index;
-  bool whole;    /* read up to its end at least once since the index began */
-  bool live;     /* somebody writes it */
-  int64_t size;  /* of its log when it was closed */
-  int64_t bytes; /* of its directory */
+  struct manta__dash_trials *trials; /* of an experiment, whose index is empty; NULL: a run */
+  bool whole;                        /* read up to its end at least once since the index began */
+  bool live;                         /* somebody writes it */
+  int64_t size;                      /* of its log when it was closed */
+  int64_t bytes;                     /* of its directory */
   int64_t weighed_ns, used_ns;
   int viewers;
   uint64_t version; /* rises when something is to be shown */

@@ -167,7 +167,7 @@ static const struct run_gauge {
 
 static bool is_recent(const struct manta__entry *e, int64_t wall)
 {
-  return e->live || wall - e->index.end_ns < LATELY_NS;
+  return !e->trials && (e->live || wall - e->index.end_ns < LATELY_NS);
 }
 
 static void write_states(struct out *o, const struct manta__catalog *c)
@@ -255,6 +255,41 @@ static void write_workers(struct out *o, const struct manta__catalog *c)
   }
 }
 
+// --- Experiments ---------------------------------------------------------------------------------
+
+static void write_trials(struct out *o, const struct manta__catalog *c, int64_t wall)
+{
+  static const char *const states[] = {"pending",  "running", "paused",
+                                       "finished", "stopped", "failed"};
+  type(o, "manta_experiment_trials", "gauge", "Trials of a tuning experiment by state.");
+  for (size_t i = 0; i < c->count; i++) {
+    const struct manta__dash_trials *t = c->entry[i]->trials;
+    if (!t || !(c->entry[i]->live || wall - t->end_ns < LATELY_NS))
+      continue;
+    for (size_t k = 0; k < sizeof states / sizeof *states; k++) {
+      double n = 0;
+      for (uint32_t m = 0; m < t->count; m++)
+        n += !strcmp(t->trial[m].state, states[k]);
+      text(o, "manta_experiment_trials{");
+      label(o, "run", c->entry[i]->name);
+      text(o, ",");
+      label(o, "state", states[k]);
+      text(o, "}");
+      number(o, n);
+    }
+  }
+}
+
+static void write_best(struct out *o, const struct manta__catalog *c, int64_t wall)
+{
+  type(o, "manta_experiment_best", "gauge", "Best value of the experiment's metric.");
+  for (size_t i = 0; i < c->count; i++) {
+    const struct manta__dash_trials *t = c->entry[i]->trials;
+    if (t && t->steps > 0 && (c->entry[i]->live || wall - t->end_ns < LATELY_NS))
+      line(o, "manta_experiment_best", c->entry[i]->name, t->step[t->steps - 1].value);
+  }
+}
+
 manta_status manta__show_prometheus(const struct manta__catalog *c, manta__buf *out)
 {
   struct out o = {out, MANTA_OK};
@@ -263,5 +298,7 @@ manta_status manta__show_prometheus(const struct manta__catalog *c, manta__buf *
   write_gauges(&o, c, wall);
   write_metrics(&o, c, wall);
   write_workers(&o, c);
+  write_trials(&o, c, wall);
+  write_best(&o, c, wall);
   return o.st;
 }

@@ -78,7 +78,10 @@ void manta__show_runs(struct manta__dash_json *j, const struct manta__catalog *c
   for (size_t i = 0; i < c->count; i++) {
     manta__dash_open(j, NULL, '{');
     manta__dash_string(j, "name", c->entry[i]->name);
-    show_standing(j, c->entry[i]);
+    if (c->entry[i]->trials)
+      manta__show_experiment_standing(j, c->entry[i]);
+    else
+      show_standing(j, c->entry[i]);
     manta__dash_close(j, '}');
   }
   manta__dash_close(j, ']');
@@ -276,18 +279,11 @@ static void show_head(struct manta__dash_json *j, const struct manta__index *x)
   manta__dash_close(j, '}');
 }
 
-void manta__show_run(struct manta__dash_json *j, const struct manta__entry *e,
+static void show_run(struct manta__dash_json *j, const struct manta__entry *e,
                      struct manta__sent *s)
 {
   const struct manta__index *x = &e->index;
-  bool anew = s->begun != e->begun || s->version == 0;
-  if (anew) {
-    manta__sent_fini(s);
-    s->begun = e->begun;
-  }
-  manta__dash_open(j, NULL, '{');
   manta__dash_string(j, "run", e->name);
-  manta__dash_bool(j, "anew", anew);
   manta__dash_real(j, "now", (double)manta__wall() / NS, EXACTLY);
   show_standing(j, e);
   if (!s->head && x->start.type == MANTA_MAP) {
@@ -299,6 +295,19 @@ void manta__show_run(struct manta__dash_json *j, const struct manta__entry *e,
   show_marks(j, x, s);
   show_ckpts(j, x, s);
   show_all_series(j, x, s);
+}
+
+void manta__show_run(struct manta__dash_json *j, const struct manta__entry *e,
+                     struct manta__sent *s)
+{
+  bool anew = s->begun != e->begun || s->version == 0;
+  if (anew) {
+    manta__sent_fini(s);
+    s->begun = e->begun;
+  }
+  manta__dash_open(j, NULL, '{');
+  manta__dash_bool(j, "anew", anew);
+  (e->trials ? manta__show_experiment : show_run)(j, e, s);
   manta__dash_close(j, '}');
   s->version = e->version;
 }

@@ -21,7 +21,7 @@ struct manta__sent {
   uint64_t version;
   bool head;      /* the description of the run */
   uint64_t begun; /* of which index: one that begins anew is sent anew */
-  uint64_t marks, ckpts;
+  uint64_t marks, ckpts, trials;
   struct manta__sent_series {
     uint32_t generation, count;
     uint64_t points;
@@ -35,6 +35,11 @@ void manta__show_runs(struct manta__dash_json *j, const struct manta__catalog *c
 /* What is new of a run, and notes it as sent. */
 void manta__show_run(struct manta__dash_json *j, const struct manta__entry *e,
                      struct manta__sent *s);
+
+/* Of an experiment, in show_trials.c: what a list says, and the entries of an event. */
+void manta__show_experiment_standing(struct manta__dash_json *j, const struct manta__entry *e);
+void manta__show_experiment(struct manta__dash_json *j, const struct manta__entry *e,
+                            struct manta__sent *s);
 
 /* The runs that are going on or ended lately, for Prometheus; in prom.c. */
 manta_status manta__show_prometheus(const struct manta__catalog *c, manta__buf *out);

@@ -46,6 +46,11 @@ def pretend(runs: Path, name: str, *options: object) -> None:
     subprocess.run([PRETEND, runs, name, *map(str, options)], check=True, timeout=60)
 
 
+def pretend_trials(runs: Path, name: str, trials: int) -> None:
+    program = os.environ["MANTA_PRETEND_TRIALS"]
+    subprocess.run([program, runs, name, "--trials", str(trials)], check=True, timeout=60)
+
+
 class Dashboard:
     def __init__(self, bed: Bed, runs: Path, *options: object) -> None:
         self.process = bed.start("dashboard", "--port", 0, *options, runs)

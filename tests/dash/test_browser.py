@@ -29,7 +29,8 @@ except ImportError:
     MISSING = "python3-selenium is not installed"
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from served import Dashboard, Pretence, Skip, main, make_bed, pretend, wait_for  # noqa: E402
+from served import Dashboard, Pretence, Skip, main, make_bed, pretend  # noqa: E402
+from served import pretend_trials, wait_for  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 BED = make_bed()
@@ -54,8 +55,9 @@ class Page:
         pretend(self.runs, "first", "--rows", 400, "--ranks", 4, "--loss-at", 320)
         pretend(self.runs, "second", "--rows", 300, "--ranks", 2, "--seed", 4)
         pretend(self.runs, "third", "--rows", 40, "--fail")
+        pretend_trials(self.runs, "tuned", 30)
         self.served = Dashboard(BED, self.runs)
-        self.served.whole(3)
+        self.served.whole(4)
         o = Options()
         o.binary_location = CHROMIUM
         for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000",
@@ -113,10 +115,10 @@ def test_the_list() -> None:
     p = page()
     p.go("#/")
     p.shows("table", "third")
-    assert len(p.all("tbody tr")) == 3
+    assert len(p.all("tbody tr")) == 4
     rows = {r.find_element(By.TAG_NAME, "a").text: r.text for r in p.all("tbody tr")}
     assert "finished" in rows["first"] and "loss 0." in rows["first"] and "400" in rows["first"]
-    assert "failed" in rows["third"]
+    assert "failed" in rows["third"] and "30 of 30 trials" in rows["tuned"]
     p.one('input[type="search"]').send_keys("fail")
     wait_for("one row", lambda: len(p.all("tbody tr")) == 1)
     p.one('input[type="search"]').send_keys("nothing")
@@ -132,7 +134,7 @@ def test_sorting_by_keyboard() -> None:
     p.focus(p.one('th button'))
     p.press(Keys.ENTER)
     names = [e.text for e in p.all("tbody th a")]
-    assert names == ["first", "second", "third"], names
+    assert names == ["first", "second", "third", "tuned"], names
     assert p.one('th[aria-sort="ascending"]').text.startswith("Run")
     p.press(Keys.ENTER)  # the button has kept the focus
     assert [e.text for e in p.all("tbody th a")] == names[::-1]
@@ -205,6 +207,22 @@ def test_runs_side_by_side() -> None:
     assert {"0.001", "0.005"} <= differing, differing
 
 
+def test_an_experiment() -> None:
+    p = page()
+    p.go("#/experiment/tuned")
+    charts = p.charts()
+    assert len(charts) == 2
+    assert "Best loss so far" in charts[0].get_attribute("aria-label")
+    p.shows(".facts", "scheduler asha")
+    assert len(p.all(".parallel .trial")) == 30
+    assert "over optimizer/lr, optimizer/name, dropout, width" in \
+        p.one(".parallel").get_attribute("aria-label")
+    assert len(p.all("tbody tr")) == 30
+    p.focus(p.one('th[data-key="best"] button'))
+    p.press(Keys.ENTER)
+    assert "best" in p.all("tbody tr th")[0].text
+
+
 def test_themes() -> None:
     p = page()
     p.go("#/")
@@ -219,9 +237,9 @@ def test_themes() -> None:
 
 def test_everything_has_a_name() -> None:
     p = page()
-    for place in ("#/", "#/run/first", "#/compare/first,second"):
+    for place in ("#/", "#/run/first", "#/compare/first,second", "#/experiment/tuned"):
         p.go(place)
-        p.shows("main", "first")
+        p.shows("h1", place.split("/")[-1] if "run/" in place or "exp" in place else "uns")
         nameless = p.driver.execute_script(NAMELESS)
         assert not nameless, (place, nameless)
         headings = p.driver.execute_script(

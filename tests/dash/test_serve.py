@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from served import Dashboard, Pretence, main, make_bed, pretend, wait_for  # noqa: E402
+from served import Dashboard, Pretence, main, make_bed, pretend, pretend_trials  # noqa: E402
+from served import wait_for  # noqa: E402
 
 BED = make_bed()
 
@@ -184,6 +185,28 @@ def test_several_runs_at_once() -> None:
     assert {next(events)["run"], next(events)["run"]} == {"r1", "r3"}
     assert d.code("/api/events?" + "&".join(f"run=r{i}" for i in range(9))) == 404
     assert d.code("/api/events?run=r1&run=nobody") == 404
+    d.stop()
+
+
+def test_an_experiment() -> None:
+    runs = runs_dir("tune")
+    pretend_trials(runs, "tuned", 20)
+    d = Dashboard(BED, runs)
+    listed = d.whole(1)["tuned"]
+    assert listed["experiment"] and listed["state"] == "finished" and listed["total"] == 20
+    assert sum(listed["trial_states"].values()) == 20 and listed["trial_states"]["failed"] == 2
+    event = next(d.events("/api/events?run=tuned"))
+    assert event["head"]["searcher"] == "tpe" and len(event["trials"]) == 20
+    best = min(t["best"] for t in event["trials"])
+    assert event["best"]["value"] == event["steps"][-1]["value"] == best
+    values = [s["value"] for s in event["steps"]]
+    assert values == sorted(values, reverse=True)
+    first = event["trials"][0]
+    assert first["config"]["optimizer"]["name"] in ("adam", "sgd", "lion")
+    assert len(first["mean"]) == first["iteration"]
+    text = d.ask("/metrics").read().decode()
+    assert 'manta_experiment_trials{run="tuned",state="failed"} 2' in text, text
+    assert "manta_run_iteration{" not in text
     d.stop()
 
 

@@ -11,13 +11,14 @@ function show() {
   const main = document.getElementById('main');
   if (view) view.destroy();
   main.replaceChildren();
-  for (const [id, on] of [['nav-runs', kind === '' || kind === 'run'], ['nav-compare', kind === 'compare']])
+  for (const [id, on] of [['nav-runs', kind !== 'compare'], ['nav-compare', kind === 'compare']])
     if (on) document.getElementById(id).setAttribute('aria-current', 'page');
     else document.getElementById(id).removeAttribute('aria-current');
   if (kind === 'run') view = new RunView(main, decodeURIComponent(rest));
+  else if (kind === 'experiment') view = new ExperimentView(main, decodeURIComponent(rest));
   else if (kind === 'compare') view = new CompareView(main, rest.split(',').filter(Boolean).map(decodeURIComponent));
   else view = new RunsView(main);
-  document.title = kind === 'run' ? `${decodeURIComponent(rest)} · manta` : 'manta';
+  document.title = kind === 'run' || kind === 'experiment' ? `${decodeURIComponent(rest)} · manta` : 'manta';
 }
 
 const themes = ['auto', 'light', 'dark'];

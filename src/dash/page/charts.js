@@ -121,6 +121,8 @@ class ChartCard {
 
   datasetsOf(line, count) {
     const main = {label: line.label, data: line.points, borderColor: line.colour, backgroundColor: line.colour, fill: false};
+    if (line.stepped) main.stepped = true;
+    if (line.width) main.borderWidth = line.width;
     main.pointRadius = line.points.length === 1 ? 3 : 0;
     const wide = line.points.some((p) => p.low !== p.high);
     if (!wide || count > 4) return [main];

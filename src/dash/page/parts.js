@@ -11,6 +11,24 @@ function svg(tag, attributes, ...children) {
   return e;
 }
 
+/* The figures at the top: [[name, value, more]]. */
+class Facts {
+  constructor() {
+    this.root = el('dl', {class: 'facts'});
+  }
+
+  set(list) {
+    if (this.root.children.length !== list.length)
+      this.root.replaceChildren(...list.map(() => el('div', {class: 'card fact'}, el('dt'), el('dd', null, el('span'), el('small')))));
+    list.forEach(([name, value, more], i) => {
+      const [dt, dd] = this.root.children[i].children;
+      setText(dt, name);
+      setText(dd.children[0], value);
+      setText(dd.children[1], more);
+    });
+  }
+}
+
 /* Attempts, deaths and checkpoints along the clock, and the same as a list. */
 class TimeAxis {
   constructor() {

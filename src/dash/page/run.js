@@ -47,7 +47,7 @@ class RunView {
     this.state = el('span');
     this.sub = el('p', {class: 'sub mono'});
     this.notice = el('div', {class: 'notice bad', role: 'alert', hidden: true});
-    this.facts = el('dl', {class: 'facts'});
+    this.facts = new Facts();
     this.grid = new ChartGrid();
     this.usage = new ChartGrid();
     this.noMetrics = el('div', {class: 'card empty'}, el('strong', null, 'No metrics yet'), 'They appear with the first report.');
@@ -64,7 +64,7 @@ class RunView {
     this.config = tableOf('Configuration', ['Name', 'Value']);
     this.usageSection = section('Use of the hosts', this.usage.root);
     this.root.replaceChildren(
-      el('div', {class: 'title'}, el('h1', null, this.run.name), this.state), this.sub, this.notice, this.facts,
+      el('div', {class: 'title'}, el('h1', null, this.run.name), this.state), this.sub, this.notice, this.facts.root,
       section('Metrics', this.tools(), this.noMetrics, this.grid.root, this.legend),
       section('Time line', this.axis.root),
       section('Workers', this.workers.root),
@@ -114,7 +114,7 @@ class RunView {
     const steps = run.workers.map((w) => w.step);
     const step = median(steps);
     const revived = Math.max(0, f.attempts - 1);
-    this.setFacts([
+    this.facts.set([
       ['Iteration', whole(f.iteration), step > 0 ? `${number(1 / step, 3)} per second` : ''],
       [f.best ? `Best ${f.best.metric}` : 'Best', f.best ? number(f.best.value) : '–', f.best ? `at iteration ${whole(f.best.iteration)}` : ''],
       [run.isRunning() ? 'Running for' : 'Took', duration(run.elapsed()), run.isRunning() ? '' : `ended ${ago(run.now() - f.end)}`],
@@ -123,17 +123,6 @@ class RunView {
       ['Checkpoints', whole(f.checkpoints_made), newest ? `newest ${ago(run.now() - newest.time)}` : 'none yet'],
       ['Size', bytes(f.bytes), `${whole(f.rows)} rows`],
     ]);
-  }
-
-  setFacts(list) {
-    if (this.facts.children.length !== list.length)
-      this.facts.replaceChildren(...list.map(() => el('div', {class: 'card fact'}, el('dt'), el('dd', null, el('span'), el('small')))));
-    list.forEach(([name, value, more], i) => {
-      const [dt, dd] = this.facts.children[i].children;
-      setText(dt, name);
-      setText(dd.children[0], value);
-      setText(dd.children[1], more);
-    });
   }
 
   marksOf() {

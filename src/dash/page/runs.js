@@ -19,13 +19,20 @@ function bestText(best) {
   return best ? `${best.metric} ${number(best.value)}` : '–';
 }
 
+/* Of an experiment. */
+function trialsText(r) {
+  const s = r.trial_states;
+  const done = s.finished + s.stopped + s.failed;
+  return `${done}${r.total > 0 ? ` of ${whole(r.total)}` : ''} trials`;
+}
+
 const columns = [
   {key: 'name', title: 'Run', of: (r) => r.name},
   {key: 'state', title: 'State', of: (r) => r.state},
-  {key: 'iteration', title: 'Iteration', num: true, of: (r) => r.iteration},
+  {key: 'iteration', title: 'Iteration', num: true, of: (r) => r.iteration ?? NaN},
   {key: 'best', title: 'Best', of: (r) => (r.best ? r.best.value : NaN)},
-  {key: 'workers', title: 'Workers', num: true, wide: true, of: (r) => r.world},
-  {key: 'lost', title: 'Lost', num: true, wide: true, of: (r) => r.lost},
+  {key: 'workers', title: 'Workers', num: true, wide: true, of: (r) => r.world ?? NaN},
+  {key: 'lost', title: 'Lost', num: true, wide: true, of: (r) => r.lost ?? NaN},
   {key: 'age', title: 'Age', num: true, of: (r, now) => now - (r.state === 'running' ? r.begin : r.end)},
   {key: 'bytes', title: 'Size', num: true, wide: true, of: (r) => r.bytes},
 ];
@@ -128,8 +135,9 @@ class RunsView {
     if (row) return row;
     const box = el('input', {type: 'checkbox', 'aria-label': `Choose ${r.name}`, onchange: (e) => this.choose(r.name, e.target.checked)});
     box.checked = chosen.has(r.name);
+    box.hidden = Boolean(r.experiment); // runs are compared, trials have a page of their own
     row = {cells: columns.map((c) => el(c.key === 'name' ? 'th' : 'td', {class: `${c.num ? 'num' : ''} ${c.wide ? 'wide' : ''} ${c.key === 'name' ? 'wrap' : ''}`, scope: c.key === 'name' ? 'row' : null}))};
-    row.cells[0].append(el('a', {href: `#/run/${encodeURIComponent(r.name)}`}, r.name));
+    row.cells[0].append(el('a', {href: `#/${r.experiment ? 'experiment' : 'run'}/${encodeURIComponent(r.name)}`}, r.name), r.experiment ? el('span', {class: 'tag plain'}, 'experiment') : '');
     row.root = el('tr', null, el('td', {class: 'pick'}, box), ...row.cells);
     this.rows.set(r.name, row);
     return row;
@@ -141,9 +149,9 @@ class RunsView {
       state.dataset.word = r.state;
       state.replaceChildren(stateOf(r.state));
     }
-    setText(iteration, whole(r.iteration));
+    setText(iteration, r.experiment ? trialsText(r) : whole(r.iteration));
     setText(best, bestText(r.best));
-    setText(workers, whole(r.world));
+    setText(workers, r.experiment ? '' : whole(r.world));
     setText(lost, r.lost ? whole(r.lost) : '');
     setText(age, duration(now - (r.state === 'running' ? r.begin : r.end)));
     setText(size, bytes(r.bytes));
