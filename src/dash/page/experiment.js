@@ -186,15 +186,23 @@ class ExperimentView {
     const best = f.steps.map((s) => ({x: s.t, y: s.value, low: s.value, high: s.value}));
     const last = best[best.length - 1];
     best.push({...last, x: Math.max(last.x, e.elapsed())});
-    this.grid.card('best', number, `Best ${metric} so far`).update([{label: 'best', colour: colour(0), points: best, stepped: true}],
-      {byTime: true, log: false, marks: [], now: number(last.y), figures: [el('span', null, `${f.steps.length} improvements, the last by trial ${f.steps[f.steps.length - 1].trial}`)]});
+    const steps = [{label: 'best', colour: colour(0), points: best, stepped: true}];
+    this.grid.card('best', number, `Best ${metric} so far`).update(steps,
+      {byTime: true, log: this.isWide(steps), marks: [], now: number(last.y), figures: [el('span', null, `${f.steps.length} improvements, the last by trial ${f.steps[f.steps.length - 1].trial}`)]});
     const trials = e.ranked().slice(0, maxCurves);
     const lines = trials.map((t, i) => ({
       label: `trial ${t.trial}`, colour: i === 0 ? colour(0) : shade('--soft'), width: i === 0 ? 2.2 : 0.7,
       points: t.mean.map((y, k) => ({x: t.x0 + k * t.w, y, low: y, high: y})).filter((p) => p.y !== null),
     }));
     this.grid.card('curves', number, `${metric} by trial`).update(lines,
-      {byTime: false, log: false, marks: [], now: '', figures: [el('span', null, `the best ${lines.length} of ${e.trials.size} trials, the first of them in colour`)]});
+      {byTime: false, log: this.isWide(lines), marks: [], now: '', figures: [el('span', null, `the best ${lines.length} of ${e.trials.size} trials, the first of them in colour`)]});
+  }
+
+  /* Values of several orders of magnitude have a logarithmic axis. */
+  isWide(lines) {
+    const values = lines.flatMap((l) => l.points.map((p) => p.y));
+    const low = Math.min(...values);
+    return low > 0 && Math.max(...values) / low > 1000;
   }
 
   columns() {
