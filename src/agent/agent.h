@@ -213,7 +213,8 @@ struct manta__agent {
   int death_count;
   struct manta__door *door;
   uv_timer_t *room; /* requests that wait for room are tried again; NULL: not due */
-  uint64_t ooms;    /* oom_kill count of our cgroup when last looked at */
+  struct manta__gpu_usage *gpu_usage; /* of usage.c; NULL: nobody had a GPU */
+  uint64_t ooms;                      /* oom_kill count of our cgroup when last looked at */
 };
 
 /* --- agent.c --- */

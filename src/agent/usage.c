@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent/usage.c - what the workers use, told to the driver once a second: CPU time and memory, out
- * of /proc. A worker costs one small file to read.
+ * of /proc, and of the GPUs where they have some.
+ * (1) A worker costs one small file to read.
+ * (2) NVML may wait for the driver of the GPUs, so a thread of libuv's asks it; what it said last
+ *     is told. It is not asked while no worker has a GPU.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,10 +12,24 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "base/alloc.h"
 #include "base/clock.h"
+#include "sys/gpu.h"
 
 #define FIRST_S 0.3
 #define EVERY_S 1.0
+#define MAX_USE 512 /* processes on the GPUs of a host */
+
+struct manta__gpu_usage {
+  uv_work_t work;
+  bool asked;              // the thread is at it: what follows is its
+  manta__gpu_watch *watch; // NULL: not yet, or there is none
+  bool none;
+  struct manta__gpu_use next[MAX_USE];
+  int next_count;
+  struct manta__gpu_use use[MAX_USE]; // … and this the loop's
+  int count;
+};
 
 /* Of /proc/PID/stat. */
 struct stat_line {
@@ -43,6 +60,55 @@ static bool read_stat(pid_t pid, struct stat_line *out)
   return true;
 }
 
+// --- GPUs ----------------------------------------------------------------------------------------
+
+static void ask_gpus(uv_work_t *work)
+{
+  struct manta__gpu_usage *g = work->data;
+  if (!g->watch && !g->none)
+    g->none = !(g->watch = manta__gpu_watch_open());
+  g->next_count = g->watch ? manta__gpu_watch_read(g->watch, g->next, MAX_USE) : 0;
+}
+
+static void on_gpus(uv_work_t *work, int status)
+{
+  struct manta__gpu_usage *g = work->data;
+  g->asked = false;
+  if (status < 0)
+    return;
+  memcpy(g->use, g->next, sizeof g->use);
+  g->count = g->next_count;
+}
+
+static bool has_gpu(const struct manta__agent_worker *w)
+{
+  const struct manta__share *s = manta__agent_heir_share(w);
+  return s && s->gpus && s->gpus[0];
+}
+
+static void look_at_gpus(struct manta__agent *a)
+{
+  if (!a->gpu_usage && !(a->gpu_usage = manta__calloc(1, sizeof *a->gpu_usage)))
+    return;
+  struct manta__gpu_usage *g = a->gpu_usage;
+  g->work.data = g;
+  if (!g->asked && !g->none)
+    g->asked = uv_queue_work(&a->loop, &g->work, ask_gpus, on_gpus) == 0;
+}
+
+static manta_status add_gpus(manta_value *v, const struct manta__agent_worker *w)
+{
+  const struct manta__gpu_usage *g = w->group->agent->gpu_usage;
+  for (int i = 0; g && i < g->count; i++)
+    if (g->use[i].pid == w->pid) {
+      MANTA_TRY(manta_value_put_int(v, "gpu_memory", g->use[i].memory));
+      return manta_value_put_real(v, "gpu_use", g->use[i].busy);
+    }
+  return MANTA_OK;
+}
+
+// --- Workers -------------------------------------------------------------------------------------
+
 // Adds the worker's map to the list. Without an earlier look at it its CPU time is not told.
 static manta_status add_worker(manta_value *list, struct manta__agent_worker *w, int64_t now)
 {
@@ -63,6 +129,8 @@ static manta_status add_worker(manta_value *list, struct manta__agent_worker *w,
   if (st == MANTA_OK)
     st = manta_value_put_int(&v, "rss", s.pages * sysconf(_SC_PAGESIZE));
   if (st == MANTA_OK)
+    st = add_gpus(&v, w);
+  if (st == MANTA_OK)
     st = manta_value_append(list, &v);
   manta_value_fini(&v);
   w->usage_ns = now;
@@ -78,9 +146,14 @@ static void on_usage(uv_timer_t *t)
   if (!g->ctl || g->agent->driver_lost || manta_value_set_list(&list) < 0)
     return;
   manta_status st = MANTA_OK;
+  bool gpus = false;
   for (struct manta__agent_worker *w = g->workers; w && st == MANTA_OK; w = w->next)
-    if (w->attempt == g->run.attempt)
+    if (w->attempt == g->run.attempt) {
+      gpus |= has_gpu(w);
       st = add_worker(&list, w, now);
+    }
+  if (gpus)
+    look_at_gpus(g->agent);
   if (st == MANTA_OK && list.count > 0) {
     manta_value v = MANTA__PACK(sample_msg, .host = g->agent->host, .workers = &list);
     manta__agent_send_value(

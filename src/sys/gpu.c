@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/knob.h"
 
 // --- NVML, the little of it that is needed (its ABI is stable: the _v2 names say so) -------------
@@ -66,6 +67,84 @@ static void nvml_close(struct nvml *n)
 {
   n->shutdown();
   dlclose(n->library);
+}
+
+// --- What processes use --------------------------------------------------------------------------
+
+#define MAX_PROCESSES 128 /* of one GPU */
+
+struct nvml_process {
+  unsigned pid;
+  unsigned long long memory; // ~0: not known
+  unsigned instance, compute_instance;
+};
+struct nvml_rates {
+  unsigned gpu, memory; // percent
+};
+
+struct manta__gpu_watch {
+  struct nvml nvml;
+  int (*processes)(struct nvml_device *, unsigned *, struct nvml_process *);
+  int (*rates)(struct nvml_device *, struct nvml_rates *);
+};
+
+manta__gpu_watch *manta__gpu_watch_open(void)
+{
+  char why[160];
+  manta__gpu_watch *w = manta__calloc(1, sizeof *w);
+  if (!w || !nvml_open(&w->nvml, manta__knob_text(MANTA__KNOB_NVML), why, sizeof why)) {
+    manta__free(w);
+    return NULL;
+  }
+  if (bind_symbol(&w->nvml, "nvmlDeviceGetComputeRunningProcesses_v3", &w->processes) &&
+      bind_symbol(&w->nvml, "nvmlDeviceGetUtilizationRates", &w->rates))
+    return w;
+  manta__gpu_watch_close(w);
+  return NULL;
+}
+
+void manta__gpu_watch_close(manta__gpu_watch *w)
+{
+  if (w)
+    nvml_close(&w->nvml);
+  manta__free(w);
+}
+
+static int add_use(struct manta__gpu_use *out, int count, int most, const struct nvml_process *p,
+                   double busy)
+{
+  int64_t memory = p->memory == ~0ull ? 0 : (int64_t)p->memory;
+  int i = 0;
+  while (i < count && out[i].pid != (int)p->pid)
+    i++;
+  if (i == most)
+    return count;
+  if (i == count)
+    out[count++] = (struct manta__gpu_use){.pid = (int)p->pid};
+  out[i].memory += memory;
+  out[i].busy = busy > out[i].busy ? busy : out[i].busy;
+  return count;
+}
+
+int manta__gpu_watch_read(manta__gpu_watch *w, struct manta__gpu_use *out, int most)
+{
+  struct nvml_process found[MAX_PROCESSES];
+  struct nvml_device *h;
+  unsigned gpus = 0;
+  int count = 0;
+  if (w->nvml.count(&gpus) != 0)
+    return 0;
+  for (unsigned i = 0; i < gpus && i < MANTA__GPU_MAX; i++) {
+    struct nvml_rates rates = {0};
+    unsigned n = MAX_PROCESSES;
+    if (w->nvml.by_index(i, &h) != 0 || w->processes(h, &n, found) != 0)
+      continue;
+    if (w->rates(h, &rates) != 0)
+      rates.gpu = 0;
+    for (unsigned k = 0; k < n && k < MAX_PROCESSES; k++)
+      count = add_use(out, count, most, &found[k], rates.gpu / 100.0);
+  }
+  return count;
 }
 
 // --- The GPUs of the host ------------------------------------------------------------------------

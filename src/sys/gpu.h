@@ -40,4 +40,19 @@ void manta__gpu_list(struct manta__gpus *out);
 void manta__gpu_list_in(struct manta__gpus *out, const char *library, const char *visible,
                         bool pci_order);
 
+/* What a process has of the GPUs. */
+struct manta__gpu_use {
+  int pid;        /* as NVML knows it: of another number space in some containers */
+  int64_t memory; /* bytes, on all of them */
+  double busy;    /* the part of the time that the busiest of its GPUs computes, for whomever */
+};
+
+/* NVML kept open, for who looks again and again: to start it takes milliseconds. NULL: there is
+ * none, or it cannot tell. A call may wait for the driver: not for a thread that must not. */
+typedef struct manta__gpu_watch manta__gpu_watch;
+manta__gpu_watch *manta__gpu_watch_open(void);
+void manta__gpu_watch_close(manta__gpu_watch *w); /* NULL is fine */
+/* The processes that compute on GPUs, at most `most`; how many. */
+int manta__gpu_watch_read(manta__gpu_watch *w, struct manta__gpu_use *out, int most);
+
 #endif

@@ -276,7 +276,7 @@ def test_last_of_all_no_error_and_no_other_host() -> None:
             asked.append(m["params"]["request"]["url"])
     ours = f"http://127.0.0.1:{p.served.port}/"
     others = [u for u in asked if not u.startswith((ours, "data:"))]
-    assert len(asked) > 10 and not others, others
+    assert asked and not others, others
     with_token = [u for u in asked if "token=" in u and u != p.served.link]
     assert not with_token, with_token  # only the link that was opened has it
     p.served.stop()

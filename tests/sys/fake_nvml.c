@@ -2,6 +2,7 @@
  *
  * An NVML of a host that exists in the environment only: FAKE_NVML holds one word per GPU,
  * "UUID=name", where a name of "broken" answers nothing. "down" alone: NVML that does not start.
+ * Process 4242 computes on every GPU, and a process of its own number + 1 on each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,8 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h);
 EXPORT int nvmlDeviceGetUUID(void *h, char *buf, unsigned size);
 EXPORT int nvmlDeviceGetName(void *h, char *buf, unsigned size);
 EXPORT int nvmlDeviceGetMemoryInfo(void *h, unsigned long long *memory);
+EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *n, void *out);
+EXPORT int nvmlDeviceGetUtilizationRates(void *h, unsigned *percent);
 
 int nvmlInit_v2(void)
 {
@@ -75,5 +78,29 @@ int nvmlDeviceGetName(void *h, char *buf, unsigned size)
 int nvmlDeviceGetMemoryInfo(void *h, unsigned long long *memory)
 {
   memory[0] = (at(h) + 1ull) << 30;
+  return 0;
+}
+
+struct process {
+  unsigned pid;
+  unsigned long long memory;
+  unsigned instance, compute_instance;
+};
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *n, void *out)
+{
+  struct process *p = out;
+  if (*n < 2)
+    return 7;
+  *n = 2;
+  p[0] = (struct process){.pid = 4242, .memory = 1000 * (at(h) + 1)};
+  p[1] = (struct process){.pid = at(h) + 1, .memory = ~0ull};
+  return 0;
+}
+
+int nvmlDeviceGetUtilizationRates(void *h, unsigned *percent)
+{
+  percent[0] = 10 * (at(h) + 1);
+  percent[1] = 0;
   return 0;
 }

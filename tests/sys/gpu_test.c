@@ -134,6 +134,34 @@ static void the_environment_is_read(void **state)
   assert_int_equal(g.gpu[0].index, 2);
 }
 
+static const struct manta__gpu_use *use_of(const struct manta__gpu_use *list, int count, int pid)
+{
+  for (int i = 0; i < count; i++)
+    if (list[i].pid == pid)
+      return &list[i];
+  fail_msg("process %d is not there", pid);
+  return NULL;
+}
+
+static void what_processes_use(void **state)
+{
+  struct manta__gpu_use use[8];
+  setenv("FAKE_NVML", "GPU-a0=A GPU-a1=broken GPU-b2=A", 1);
+  setenv("MANTA_NVML", FAKE_NVML, 1);
+  manta__gpu_watch *w = manta__gpu_watch_open();
+  assert_non_null(w);
+  int n = manta__gpu_watch_read(w, use, 8);
+  assert_int_equal(n, 3);
+  assert_int_equal(use_of(use, n, 4242)->memory, 1000 + 3000); // on both that answer
+  assert_near(use_of(use, n, 4242)->busy, 0.3, 1e-12);         // the busier one
+  assert_int_equal(use_of(use, n, 3)->memory, 0);              // not known
+  assert_int_equal(manta__gpu_watch_read(w, use, 1), 1);
+  manta__gpu_watch_close(w);
+  setenv("MANTA_NVML", "libm.so.6", 1);
+  assert_null(manta__gpu_watch_open());
+  manta__gpu_watch_close(NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -150,6 +178,7 @@ int main(void)
       cmocka_unit_test(a_silent_one_is_left_out),
       cmocka_unit_test(more_than_the_table_holds_are_cut),
       cmocka_unit_test(the_environment_is_read),
+      cmocka_unit_test(what_processes_use),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
