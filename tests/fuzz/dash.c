@@ -21,7 +21,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 // Kind, rank, attempt and seq are a byte each, the length two; then the payload.
-static size_t take_record(struct manta__index *x, const uint8_t *p, size_t n)
+static size_t take_record(struct manta__entry *e, const uint8_t *p, size_t n)
 {
   if (n < 6)
     return n;
@@ -30,11 +30,12 @@ static size_t take_record(struct manta__index *x, const uint8_t *p, size_t n)
   struct manta__record h = {.kind = p[0] % 12,
                             .len = (uint32_t)len,
                             .id = {1, p[2] % 4, p[1] % 8 - 1, p[3]},
-                            .wall_ns = (int64_t)x->records * 1000000007};
+                            .wall_ns = (int64_t)n * 1000000007};
   uint8_t *exact = manta__malloc(len ? len : 1); // a byte read past it is seen
   MUST(exact);
   memcpy(exact, p + 6, len);
-  MUST(manta__index_take(x, &h, exact) == MANTA_OK);
+  MUST((e->trials ? manta__dash_trials_take(e->trials, &h, exact)
+                  : manta__index_take(&e->index, &h, exact)) == MANTA_OK);
   manta__free(exact);
   return 6 + len;
 }
@@ -42,7 +43,7 @@ static size_t take_record(struct manta__index *x, const uint8_t *p, size_t n)
 static void must_parse(manta__buf *b)
 {
   MUST(manta__buf_terminate(b) == MANTA_OK);
-  json_t *v = json_loadb((const char *)b->data, b->len, 0, NULL);
+  json_t *v = json_loadb((const char *)b->data, b->len, JSON_ALLOW_NUL, NULL);
   MUST(v && json_is_object(v));
   json_decref(v);
   b->len = 0;
@@ -85,15 +86,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   struct manta__entry e = {
       .name = (char[]){'r', '"', '\n', (char)0xff, 0}, .version = 1, .whole = 1};
+  struct manta__dash_trials trials = {0};
   guard(data, size);
-  for (int pass = 0; pass < 2; pass++) { // a second reading knows the rewinds
+  for (int pass = 0; pass < 3; pass++) { // the second knows the rewinds, the third is an experiment
     for (size_t at = 0; at < size;)
-      at += take_record(&e.index, data + at, size - at);
+      at += take_record(&e, data + at, size - at);
     MUST(manta__index_bytes(&e.index) <= MANTA__INDEX_BYTES);
     show(&e);
-    if (pass == 0)
-      manta__index_restart(&e.index, false);
+    manta__index_restart(&e.index, pass == 1);
+    e.trials = pass == 1 ? &trials : NULL;
   }
+  manta__dash_trials_fini(&trials);
   manta__index_fini(&e.index);
   return 0;
 }
