@@ -17,8 +17,9 @@
 void manta__light_answer(manta_run *r)
 {
   pthread_mutex_lock(&drv.lock);
+  bool all = !r->queue && !r->batch; // what was read was given out
   for (struct manta__peer *p = r->trainer ? r->trainer->peers : NULL; p; p = p->next)
-    if (p->ring.h)
+    if (p->ring.h && (all || r->lockstep))
       manta__ring_release(&p->ring);
   pthread_mutex_unlock(&drv.lock);
 }

@@ -24,7 +24,9 @@ struct manta__light {
 manta_status manta__light_start(manta_run **out, manta_trainer *t, manta_train_fn fn,
                                 const manta_run_config *rc, const struct manta__light *l,
                                 manta_error *err);
-/* In lockstep: reports whose rows were given out return. */
+/* The rows that were given out are dealt with: what was saved after them may be made durable, and
+ * in lockstep the reports return. For each of them, and soon: a full ring and the end of the run
+ * wait for it. */
 void manta__light_answer(manta_run *r);
 /* Iteration of its newest snapshot in memory; 0: there is none. */
 int64_t manta__light_saved(manta_run *r);

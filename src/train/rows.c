@@ -106,7 +106,7 @@ void manta__rows_release(manta_trainer *t)
   if (t->run && t->run->log)
     manta__log_flush(t->run->log, &err); // a failure is kept and told by the log itself
   for (struct manta__peer *p = t->peers; p; p = p->next)
-    if (p->ring.h && !(t->run && t->run->lockstep))
+    if (p->ring.h && !(t->run && t->run->light)) // else when its rows are answered
       manta__ring_release(&p->ring);
   if (t->run)
     manta__rows_queue(t->run);

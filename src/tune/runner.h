@@ -77,6 +77,7 @@ struct manta__seats_config {
   int concurrency; /* 0: as many as there is room for */
   bool reuse, lockstep;
   int keep_last;
+  double wait_s; /* for room: the agent of a driver that was killed ends soon */
 };
 
 /* MANTA_ENOROOM: no host has what a trial needs. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "sys/host.h"
 #include "train/config.h"
 #include "train/light.h"
@@ -304,6 +305,17 @@ static int most_trials(const struct seats *all)
   return have / cpus < 1 ? 1 : (int)(have / cpus);
 }
 
+// Without room there is no experiment; but who held it may be about to end.
+static manta_status make_first(struct seats *all, manta_error *err)
+{
+  int64_t by = manta__deadline(all->c.wait_s);
+  manta_error why = MANTA_ERROR_INIT;
+  manta_status st;
+  while ((st = make_seat(all, &all->seat[0], NULL, &why)) == MANTA_ENOROOM && manta__now() < by)
+    usleep(10000);
+  return st < 0 ? manta_error_set(err, st, "%s", why.message) : MANTA_OK;
+}
+
 manta_status manta__seats_open(struct manta__runner **out, const struct manta__seats_config *c,
                                manta_error *err)
 {
@@ -320,7 +332,7 @@ manta_status manta__seats_open(struct manta__runner **out, const struct manta__s
       st = manta_error_set(err, MANTA_ENOMEM, "no memory for %d seats", all->most);
   }
   if (st == MANTA_OK)
-    st = make_seat(all, &all->seat[0], NULL, err);
+    st = make_first(all, err);
   if (st < 0) {
     close_seats((struct manta__runner *)(void *)all);
     return st;

@@ -21,7 +21,8 @@
 #include "train/driver.h"
 #include "tune/experiment.h"
 
-#define drv manta__drv
+#define drv           manta__drv
+#define RESUME_WAIT_S 40.0 /* for the agent of a lost driver to end */
 
 // --- the plan ------------------------------------------------------------------------------------
 
@@ -255,7 +256,8 @@ static manta_status open_runner(manta_tune *t, manta_train_fn fn, const manta_tu
                                    .concurrency = c->concurrency,
                                    .reuse = c->reuse,
                                    .lockstep = needs_lockstep(t),
-                                   .keep_last = c->keep_last ? c->keep_last : 1};
+                                   .keep_last = c->keep_last ? c->keep_last : 1,
+                                   .wait_s = t->used_s > 0 ? RESUME_WAIT_S : 0};
   return manta__seats_open(&t->runner, &sc, err);
 }
 
