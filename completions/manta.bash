@@ -14,6 +14,7 @@ _manta_options() {
   sink) echo "--kind" ;;
   mlflow) echo "--tracking-uri --experiment" ;;
   ckpt) echo "--json --to --dir" ;;
+  tune) echo "--metric --mode --json" ;;
   bench) echo "-n --workers --op --type --from --to --factor --ms --private --pin --json" ;;
   agent) echo "--stdio" ;;
   plot) echo "-o --output --rank --x --log --title" ;;
@@ -35,6 +36,16 @@ _manta_runs() {
   for log in "$(_manta_results)"/*/run.log; do
     [[ -e $log ]] || continue
     log=${log%/run.log}
+    printf '%s\n' "${log##*/}"
+  done
+}
+
+_manta_experiments() {
+  local log
+  echo latest
+  for log in "$(_manta_results)"/*/experiment/run.log; do
+    [[ -e $log ]] || continue
+    log=${log%/experiment/run.log}
     printf '%s\n' "${log##*/}"
   done
 }
@@ -66,7 +77,7 @@ _manta_operands() {
   operands=()
   for ((i = 2; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-    -n | --workers | --lines | --rank | --logdir | --pdb | -v | --verbose | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --tracking-uri | --experiment | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host) ((i++)) ;;
+    -n | --workers | --lines | --rank | --logdir | --pdb | -v | --verbose | --to | --dir | --op | --type | --from | --factor | --ms | --keep | --older | --tracking-uri | --experiment | --kind | -o | --output | --x | --title | --port | --bind | --cert | --key | --token-file | --allow-host | --metric | --mode) ((i++)) ;;
     -*) ;;
     *) operands+=("${COMP_WORDS[i]}") ;;
     esac
@@ -80,6 +91,8 @@ _manta_operand() {
   mlflow:0) _manta_words "push" ;;
   bench:0) _manta_words "comm" ;;
   ckpt:0) _manta_words "ls show verify export" ;;
+  tune:0) _manta_words "status best resume" ;;
+  tune:1) _manta_words "$(_manta_experiments)" ;;
   ckpt:2) _manta_words "$(_manta_checkpoints "${operands[1]}")" ;;
   help:0) _manta_words "$commands" ;;
   esac
@@ -87,7 +100,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink mlflow upload download agent bench info doctor version help"
+  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt tune sink mlflow upload download agent bench info doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
@@ -103,7 +116,8 @@ _manta() {
   --op) _manta_words "allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv" && return ;;
   --type) _manta_words "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64" && return ;;
   --kind) _manta_words "json csv tensorboard" && return ;;
-  --from | --factor | --ms | --keep | --older) return ;;
+  --mode) _manta_words "min max" && return ;;
+  --from | --factor | --ms | --keep | --older | --metric) return ;;
   -n | --workers | --lines | --rank) [[ $command != run || ${#operands[@]} -eq 0 ]] && return ;;
   esac
   if [[ $command == run && ${#operands[@]} -gt 0 ]]; then

@@ -99,6 +99,11 @@ static const struct manta__option mlflow_options[] = {
     {0}};
 static const struct manta__option sink_options[] = {
     {0, "kind", "KIND", "only sinks of this kind: json, csv, tensorboard, mlflow, wandb"}, {0}};
+static const struct manta__option tune_options[] = {
+    {0, "metric", "NAME", "by which the best trial is found (the experiment's)"},
+    {0, "mode", "MODE", "min or max: which values of it are better"},
+    JSON,
+    {0}};
 
 const struct manta__command manta__commands[] = {
     {"run", "PROGRAM [ARGUMENT...]", "run a program that trains",
@@ -160,6 +165,11 @@ const struct manta__command manta__commands[] = {
      "Prints the directory: the staging directory of the URI, below MANTA_STAGING. What is newer\n"
      "there stays. The URI can also be that of a folder of runs.\n",
      none, 1, 1, false, manta__cmd_download},
+    {"tune", "status|best|resume [EXPERIMENT]", "show or continue an experiment",
+     "EXPERIMENT is the path of an experiment's directory, its name, or \"latest\", which is the\n"
+     "default. best prints the config of the best trial. resume runs the recorded program again:\n"
+     "trials that ended do not run again.\n",
+     tune_options, 1, 2, false, manta__cmd_tune, MANTA__ENV_PASSED},
     {"agent", "", "run workers here for a driver on another host",
      "The command of a host must end in it, as in `ssh host manta agent --stdio`. A driver starts\n"
      "it; it is not for interactive use. It ends when its input ends.\n",

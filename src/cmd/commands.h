@@ -24,6 +24,7 @@ int manta__cmd_notice(const struct manta__args *a);
 int manta__cmd_ckpt(const struct manta__args *a);
 int manta__cmd_mlflow(const struct manta__args *a);
 int manta__cmd_sink(const struct manta__args *a);
+int manta__cmd_tune(const struct manta__args *a);
 int manta__cmd_agent(const struct manta__args *a);
 int manta__cmd_bench(const struct manta__args *a);
 int manta__cmd_info(const struct manta__args *a);

@@ -13,8 +13,8 @@ from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
 COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "plot", "dashboard", "prune", "kill",
-            "resize", "notice", "ckpt", "sink", "mlflow", "upload", "download", "agent", "bench",
-            "info", "doctor", "version", "help"]
+            "resize", "notice", "ckpt", "tune", "sink", "mlflow", "upload", "download", "agent",
+            "bench", "info", "doctor", "version", "help"]
 
 
 def test_help_lists_every_command() -> None:
@@ -90,7 +90,8 @@ def test_wrong_numbers_are_named() -> None:
                         ("bench", "comm", "--to", "0"): "--to must be a size",
                         ("bench", "comm", "--from", "8", "--to", "4"): "--from is more than --to",
                         ("bench", "comm", "-n", "65"): "-n must be a number from 1 to 64",
-                        ("ckpt", "rm", "x"): 'manta ckpt has no "rm"'}.items():
+                        ("ckpt", "rm", "x"): 'manta ckpt has no "rm"',
+                        ("tune", "rm", "x"): 'manta tune has no "rm"'}.items():
         done = bed.manta(*words)
         assert done.code == 2 and said in done.err, done
 

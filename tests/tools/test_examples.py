@@ -140,6 +140,12 @@ def test_train_from_csv() -> None:
     assert train_from_csv(KILL="1") == ends
 
 
+def test_tune() -> None:
+    done = example("10_tune")
+    assert number(r"^40 trials, (\d+) stopped early$", done.out) > 10, done.out
+    assert number(r"^best: trial \d+, loss (\S+) with", done.out) < 0.1, done.out
+
+
 def png(path: Path) -> list[bytes]:
     """The rows of an 8-bit picture with a palette; every checksum is looked at."""
     raw = path.read_bytes()
