@@ -239,10 +239,8 @@ static manta_status on_popped(manta_tune *t, struct manta__trial *x,
   }
   if (x->state == MANTA_TRIAL_PAUSED)
     return release(t, e->trial, e->verdict, e->wall_ns, err);
-  if (x->state == MANTA_TRIAL_RUNNING && x->asked == MANTA_TRIAL_PAUSE) {
-    x->again = true; // it is still saving
-    x->popped = (uint8_t)e->verdict;
-  }
+  x->again = x->state == MANTA_TRIAL_RUNNING; // it is still saving
+  x->popped = (uint8_t)e->verdict;
   return MANTA_OK;
 }
 
@@ -273,9 +271,10 @@ static manta_status on_copied(manta_tune *t, struct manta__trial *x,
 static manta_status on_failed(manta_tune *t, struct manta__trial *x,
                               const struct manta__event_rec *e, manta_error *err)
 {
+  bool pausing = x->asked == MANTA_TRIAL_PAUSE; // then it waits for a decision all the same
   x->failures++;
   MANTA_TRY(keep_message(x, e->message, err));
-  return move(t, e->trial, MANTA_TRIAL_PENDING, err);
+  return pausing ? on_paused(t, x, e, err) : move(t, e->trial, MANTA_TRIAL_PENDING, err);
 }
 
 static manta_status on_revived(manta_tune *t, struct manta__trial *x,
@@ -308,8 +307,9 @@ manta_status manta__experiment_apply(manta_tune *t, const struct manta__event_re
   struct manta__trial *x = &t->trials.at[e->trial];
   switch (e->what) {
   case MANTA__T_BEGAN:
-    // A driver that was killed did not say that its trials ended.
-    if (again && x->state == MANTA_TRIAL_RUNNING)
+    // A driver that was killed did not say that its trials ended; and whoever only reads does not
+    // know what a scheduler of the caller's has decided.
+    if (again && (x->state == MANTA_TRIAL_RUNNING || x->state == MANTA_TRIAL_PAUSED))
       MANTA_TRY(move(t, e->trial, MANTA_TRIAL_PENDING, err));
     return on_began(t, x, e, err);
   case MANTA__T_ROW:

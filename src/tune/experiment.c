@@ -388,9 +388,9 @@ static manta_status on_end(manta_tune *t, const struct manta__happening *h, mant
     return end_trial(t, h->trial, MANTA_TRIAL_FINISHED, h->result, NULL, err);
   if (told && t->ending && t->saving)
     return leave_trial(t, h->trial, err);
-  if (told && (t->ending || x->asked == MANTA_TRIAL_STOP))
+  if ((told && t->ending) || x->asked == MANTA_TRIAL_STOP)
     return end_trial(t, h->trial, MANTA_TRIAL_STOPPED, h->result, NULL, err);
-  if (told && x->asked == MANTA_TRIAL_COPY)
+  if (x->asked == MANTA_TRIAL_COPY) // how it left its own state makes no difference
     return finish_copy(t, h->trial, err);
   if (told && x->asked == MANTA_TRIAL_PAUSE)
     return pause_trial(t, h->trial, err);
@@ -459,9 +459,12 @@ int manta__experiment_step(manta_tune *t, int64_t by, manta_error *err)
     MANTA_TRY(pop_decisions(t, err));
     if (t->out.next < t->out.count)
       break;
+    bool closed = t->closed;
     MANTA_TRY(begin_due(t, err));
     if (t->out.next < t->out.count)
       break;
+    if (t->closed != closed)
+      continue; // the scheduler may decide now
     MANTA_TRY(manta__journal_flush(&t->journal, err));
     bool runs = t->trials.in_state[MANTA_TRIAL_RUNNING] > 0;
     int rc = runs ? await(t, by, err) : idle(t, err);

@@ -106,6 +106,13 @@ void manta__experiment_end(manta_tune *t, bool save);
 /* Ends one trial. */
 void manta__experiment_stop(manta_tune *t, uint64_t trial);
 
+/* --- tune.c --- */
+
+/* As manta_tune_start, over another runner than seats; it is closed with the experiment. */
+manta_status manta__experiment_start(manta_tune **out, manta_train_fn fn,
+                                     const manta_tune_config *cfg, struct manta__runner *runner,
+                                     manta_error *err);
+
 /* --- results.c --- */
 
 /* The experiment that a user means: a directory, the name of one in the default logdir, or NULL or

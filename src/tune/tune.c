@@ -262,7 +262,7 @@ static manta_status open_runner(manta_tune *t, manta_train_fn fn, const manta_tu
 }
 
 static manta_status begin(manta_tune *t, manta_train_fn fn, const manta_tune_config *c,
-                          manta_error *err)
+                          struct manta__runner *runner, manta_error *err)
 {
   MANTA_TRY(check_config(c, err));
   MANTA_TRY(manta__knobs_check(err));
@@ -273,11 +273,13 @@ static manta_status begin(manta_tune *t, manta_train_fn fn, const manta_tune_con
   if (t->plan.budget_s > 0)
     t->deadline_ns =
         manta__deadline(t->plan.budget_s > t->used_s ? t->plan.budget_s - t->used_s : 0);
-  return open_runner(t, fn, c, err);
+  t->runner = runner;
+  return runner ? MANTA_OK : open_runner(t, fn, c, err);
 }
 
-manta_status manta_tune_start(manta_tune **out, manta_train_fn fn, const manta_tune_config *cfg,
-                              manta_error *err)
+manta_status manta__experiment_start(manta_tune **out, manta_train_fn fn,
+                                     const manta_tune_config *cfg, struct manta__runner *runner,
+                                     manta_error *err)
 {
   static const manta_tune_config dflt = MANTA_TUNE_CONFIG_INIT;
   manta_tune_config c;
@@ -285,12 +287,18 @@ manta_status manta_tune_start(manta_tune **out, manta_train_fn fn, const manta_t
   manta_tune *t = tune_alloc();
   if (!t)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for an experiment");
-  manta_status st = begin(t, fn, &c, err);
+  manta_status st = begin(t, fn, &c, runner, err);
   if (st < 0)
     manta_tune_close(t);
   else
     *out = t;
   return st;
+}
+
+manta_status manta_tune_start(manta_tune **out, manta_train_fn fn, const manta_tune_config *cfg,
+                              manta_error *err)
+{
+  return manta__experiment_start(out, fn, cfg, NULL, err);
 }
 
 manta_status manta_tune_open(manta_tune **out, const char *what, manta_error *err)

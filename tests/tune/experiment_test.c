@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine over simulated trials, with every scheduler, failures at any place and drivers that
+ * are gone after any number of events: nothing hangs, nobody is forgotten, nobody runs after its
+ * end, and what is read from the log is what was there.
+ */
+#include "tune/experiment.h"
+
+#include "scratch.h"
+#include "sim.h"
+
+static const char *const schedulers[] = {"fifo", "asha", "median", "hyperband", "pbt"};
+#define SCHEDULERS (sizeof schedulers / sizeof *schedulers)
+#define SPACE      "{\"x\": {\"$range\": {\"low\": 1, \"high\": 9}}}"
+
+static struct sim make_sim(uint64_t seed)
+{
+  struct manta__rng rng = manta__rng_of(seed, 5);
+  struct sim s = {.ops = &sim_ops, .rng = manta__rng_of(seed, 6)};
+  s.seats = 1 + (int)manta__rng_below(&rng, SIM_SEATS);
+  s.length = 1 + (int64_t)manta__rng_below(&rng, 20);
+  s.fail = manta__rng_below(&rng, 2) ? 0.03 : 0;
+  s.forgets = manta__rng_below(&rng, 2) ? 0.5 : 0;
+  return s;
+}
+
+struct setting {
+  manta_value space, options;
+  manta_tune_config c;
+};
+
+static void make_setting(struct setting *s, const char *dir, const char *scheduler, uint64_t seed)
+{
+  static const char *const searchers[] = {"random", "tpe", "cmaes"};
+  manta_error err = MANTA_ERROR_INIT;
+  bool fifo = !strcmp(scheduler, "fifo"), pbt = !strcmp(scheduler, "pbt");
+  const char *options = fifo  ? "{}"
+                        : pbt ? "{\"interval\": 2, \"quantile\": 0.4}"
+                              : "{\"max_time\": 9, \"factor\": 3}";
+  *s = (struct setting){.c = MANTA_TUNE_CONFIG_INIT};
+  if (!strcmp(scheduler, "median"))
+    options = "{\"grace\": 2}";
+  assert_ok(manta_value_from_json(&s->space, SPACE, strlen(SPACE), &err), &err);
+  assert_ok(manta_value_from_json(&s->options, options, strlen(options), &err), &err);
+  s->c.space = &s->space;
+  s->c.scheduler_options = &s->options;
+  s->c.scheduler = scheduler;
+  s->c.searcher = searchers[seed % 3];
+  s->c.samples = 1 + (int64_t)(seed % 30);
+  s->c.metric = "loss";
+  s->c.seed = seed;
+  s->c.max_failures = (int)(seed % 3) - 1;
+  s->c.logdir = dir;
+  s->c.name = "exp";
+}
+
+static void drop_setting(struct setting *s)
+{
+  manta_value_fini(&s->space);
+  manta_value_fini(&s->options);
+}
+
+static manta_tune *open_experiment(struct sim *sim, const struct setting *s)
+{
+  manta_tune *t;
+  manta_error err = MANTA_ERROR_INIT;
+  memset(sim->seat, 0, sizeof sim->seat);
+  assert_ok(manta__experiment_start(&t, NULL, &s->c, (struct manta__runner *)(void *)sim, &err),
+            &err);
+  return t;
+}
+
+// At most `events` of them; true: it is over.
+static bool take(manta_tune *t, uint64_t events)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  int rc = 1;
+  for (uint64_t i = 0; i < events && rc == 1; i++)
+    rc = manta_tune_next(t, -1, NULL, &err);
+  assert_ok(rc, &err);
+  return rc == 0;
+}
+
+static void assert_all_ended(const manta_tune *t, int64_t samples)
+{
+  uint64_t ended = manta_tune_count_state(t, MANTA_TRIAL_FINISHED) +
+                   manta_tune_count_state(t, MANTA_TRIAL_STOPPED) +
+                   manta_tune_count_state(t, MANTA_TRIAL_FAILED);
+  assert_int_equal(manta_tune_count(t), samples);
+  assert_int_equal(ended, samples);
+}
+
+static void nothing_hangs_and_nobody_is_forgotten(void **state)
+{
+  for (uint64_t seed = 0; seed < 30 * SCHEDULERS; seed++) {
+    char *dir = scratch_make();
+    struct setting s;
+    struct sim sim = make_sim(seed);
+    make_setting(&s, dir, schedulers[seed % SCHEDULERS], seed);
+    manta_tune *t = open_experiment(&sim, &s);
+    assert_true(take(t, 1000000));
+    assert_all_ended(t, s.c.samples);
+    manta_tune_close(t);
+    drop_setting(&s);
+    scratch_remove(dir);
+  }
+}
+
+// All that is known of a trial must be the same; what a driver only has in memory is left out.
+static void assert_same(manta_tune *a, manta_tune *b)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  assert_int_equal(manta_tune_count(a), manta_tune_count(b));
+  for (uint64_t i = 0; i < manta_tune_count(a); i++) {
+    manta_trial x, y;
+    assert_ok(manta_tune_trial(a, i, &x, &err), &err);
+    assert_ok(manta_tune_trial(b, i, &y, &err), &err);
+    assert_true(manta_value_equal(x.config, y.config));
+    assert_true(manta_value_equal(x.last, y.last));
+    assert_int_equal(x.failures, y.failures);
+    if (a->trials.at[i].state >= MANTA_TRIAL_FINISHED)
+      assert_int_equal(x.state, y.state);
+  }
+}
+
+static void a_driver_may_be_gone_after_any_event(void **state)
+{
+  for (uint64_t seed = 0; seed < 20 * SCHEDULERS; seed++) {
+    char *dir = scratch_make();
+    struct setting s;
+    struct sim sim = make_sim(seed);
+    struct manta__rng rng = manta__rng_of(seed, 8);
+    make_setting(&s, dir, schedulers[seed % SCHEDULERS], seed);
+    manta_tune *t = open_experiment(&sim, &s), *seen;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", manta_tune_dir(t));
+    while (!take(t, 1 + manta__rng_below(&rng, 40))) {
+      manta_error err = MANTA_ERROR_INIT;
+      assert_ok(manta__journal_flush(&t->journal, &err), &err);
+      assert_ok(manta_tune_open(&seen, path, &err), &err);
+      assert_same(t, seen);
+      manta_tune_close(seen);
+      for (int i = 0; i < sim.seats; i++)
+        if (sim.seat[i].taken)
+          sim.disk[sim.seat[i].trial] = sim.seat[i].saved;
+      manta_tune_close(t);
+      s.c.resume = path;
+      t = open_experiment(&sim, &s);
+    }
+    assert_all_ended(t, s.c.samples);
+    manta_tune_close(t);
+    drop_setting(&s);
+    scratch_remove(dir);
+  }
+}
+
+static void states_change_as_the_picture_says(void **state)
+{
+  static const char *const allowed[] = {
+      "pending running", "pending stopped", "running pending", "running paused", "running finished",
+      "running stopped", "running failed",  "paused pending",  "paused stopped", "failed pending"};
+  for (int from = MANTA_TRIAL_PENDING; from <= MANTA_TRIAL_FAILED; from++)
+    for (int to = MANTA_TRIAL_PENDING; to <= MANTA_TRIAL_FAILED; to++) {
+      char way[64];
+      bool may = false;
+      struct manta__trial t = {.state = (uint8_t)from};
+      snprintf(way, sizeof way, "%s %s", manta_trial_state_name((manta_trial_state)from),
+               manta_trial_state_name((manta_trial_state)to));
+      for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
+        may |= !strcmp(way, allowed[i]);
+      assert_int_equal(manta__trial_move(&t, (manta_trial_state)to, NULL) == MANTA_OK, may);
+    }
+}
+
+// --- schedulers of the caller's ------------------------------------------------------------------
+
+static manta_status pause_all(void *ctx, uint64_t trial, const manta_value *row,
+                              manta_decision *out, manta_error *err)
+{
+  out->verdict = MANTA_TRIAL_PAUSE;
+  return MANTA_OK;
+}
+
+static void all_paused_and_nobody_decides_is_an_error(void **state)
+{
+  char *dir = scratch_make();
+  struct setting s;
+  struct sim sim = make_sim(1);
+  manta_scheduler own = {.report = pause_all};
+  manta_error err = MANTA_ERROR_INIT;
+  int rc;
+  make_setting(&s, dir, "fifo", 1);
+  sim.fail = 0;
+  s.c.own_scheduler = &own;
+  s.c.samples = 3;
+  manta_tune *t = open_experiment(&sim, &s);
+  while ((rc = manta_tune_next(t, -1, NULL, &err)) == 1)
+    ;
+  assert_int_equal(rc, MANTA_ESTATE);
+  assert_has(err.message, "paused");
+  manta_tune_close(t);
+  drop_setting(&s);
+  scratch_remove(dir);
+}
+
+// Twice as many CPUs from the third report on.
+static manta_status grow(void *ctx, uint64_t trial, const manta_value *row, manta_decision *out,
+                         manta_error *err)
+{
+  if (manta_value_as_int(manta_value_get(row, "_training_iteration"), 0) != 3)
+    return MANTA_OK;
+  ++*(int *)ctx;
+  MANTA_TRY(manta_value_set_map(&out->config));
+  return manta_value_put_int(&out->config, "cpus", 2);
+}
+
+static void other_resources_begin_a_trial_anew(void **state)
+{
+  char *dir = scratch_make();
+  struct setting s;
+  struct sim sim = make_sim(2);
+  int asked = 0;
+  manta_scheduler own = {.ctx = &asked, .report = grow};
+  make_setting(&s, dir, "fifo", 2);
+  sim.fail = sim.forgets = 0;
+  sim.length = 5;
+  s.c.own_scheduler = &own;
+  s.c.samples = 4;
+  manta_tune *t = open_experiment(&sim, &s);
+  assert_true(take(t, 100000));
+  assert_all_ended(t, 4);
+  assert_int_equal(asked, 4);
+  assert_int_equal(sim.starts, 8); // each begins twice, and reports each iteration once
+  assert_int_equal(sim.rows, 4 * 5);
+  manta_tune_close(t);
+  drop_setting(&s);
+  scratch_remove(dir);
+}
+
+static int suggest_three(void *ctx, uint64_t number, bool again, manta_value *config,
+                         manta_error *err)
+{
+  if (number == 3)
+    return 0;
+  if (again)
+    return 1;
+  MANTA_TRY(manta_value_set_map(config));
+  return manta_value_put_real(config, "x", (double)number) < 0 ? MANTA_ENOMEM : 1;
+}
+
+static manta_status count_ended(void *ctx, uint64_t number, const manta_value *row, bool failed,
+                                manta_error *err)
+{
+  ++*(int *)ctx;
+  return MANTA_OK;
+}
+
+static void a_searcher_of_the_callers_has_the_last_word(void **state)
+{
+  char *dir = scratch_make();
+  struct setting s;
+  struct sim sim = make_sim(3);
+  int ended = 0;
+  manta_searcher own = {.ctx = &ended, .suggest = suggest_three, .complete = count_ended};
+  make_setting(&s, dir, "fifo", 3);
+  s.c.own_searcher = &own;
+  s.c.samples = 100;
+  manta_tune *t = open_experiment(&sim, &s);
+  assert_true(take(t, 100000));
+  assert_int_equal(manta_tune_count(t), 3);
+  assert_int_equal(ended, 3);
+  manta_tune_close(t);
+  drop_setting(&s);
+  scratch_remove(dir);
+}
+
+int main(int argc, char **argv)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nothing_hangs_and_nobody_is_forgotten),
+      cmocka_unit_test(a_driver_may_be_gone_after_any_event),
+      cmocka_unit_test(states_change_as_the_picture_says),
+      cmocka_unit_test(all_paused_and_nobody_decides_is_an_error),
+      cmocka_unit_test(other_resources_begin_a_trial_anew),
+      cmocka_unit_test(a_searcher_of_the_callers_has_the_last_word),
+  };
+  return cmocka_run_group_tests_name("experiment", tests, NULL, NULL);
+}
