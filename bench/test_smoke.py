@@ -26,7 +26,8 @@ NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
          "comm-same", "ddp", "ddp-overlap", "data-csv-1", "data-csv-2",
-         "dash-chart", "dash-cold", "dash-rss", "sink-rows", "sink-call", "sink-events", "sink-memory"]
+         "dash-chart", "dash-cold", "dash-rss", "sink-rows", "sink-call", "sink-events",
+         "sink-memory"]
 OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
               "py-fit-stall", "py-fit-directory", "py-step", "py-again", "py-again-fresh",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
