@@ -114,3 +114,52 @@ def against_torch(name: str, what: str, got: Samples) -> Row:
                ">= 100 x DataLoader(TensorDataset), >= 0.5 x slice and clone",
                loader >= 100 and loop >= 0.5, "DataLoader", got["plain"], loader,
                f"slice and clone {median(got['slices']):.0f}: {loop:.2f} x")
+
+
+def load(b: Bench) -> list[Row]:
+    """The batches of a loader, next to the parse speed of the same files with as many threads."""
+    with tempfile.TemporaryDirectory(dir=b.scratch) as d:
+        where = Path(d)
+        b.text("data", "make", "--dir", where, "--rows", b.sizes.data_rows)
+        found: Samples = defaultdict(list)
+        for _ in range(b.sizes.rounds):
+            common = ("--dir", where, "--threads", 2, "--reps", b.sizes.data_reps)
+            gather(found, b.text_samples("data", "read", *common))
+            gather(found, b.text_samples("load", "epochs", *common))
+            filtered = b.text_samples("load", "epochs", *common, "--filter", 1)
+            gather(found, {"filtered_mb_s": filtered["load_mb_s"]})
+        return [*load_rows(found), first_batch(b, where)]
+
+
+def load_rows(found: Samples) -> list[Row]:
+    ours, parse = found["load_mb_s"], found["csv_mb_s"]
+    ratio, filtered = pair_ratio(ours, parse), pair_ratio(found["filtered_mb_s"], ours)
+    return [Row("data-load", "CSV -> batches of 1,024, 2 threads", "MB/s", ours,
+                ">= 0.75 x our parse speed", ratio >= 0.75, "parse", parse, ratio),
+            Row("data-load-filter", "the same with a filter on x0", "MB/s", found["filtered_mb_s"],
+                ">= 0.9 x without", filtered >= 0.9, "no filter", ours, filtered),
+            Row("data-load-again", "the second epoch, from memory", "MB/s", found["again_mb_s"])]
+
+
+def first_batch(b: Bench, where: Path) -> Row:
+    with tempfile.TemporaryDirectory(dir=b.scratch) as runs:
+        ms = b.text_samples("load", "first", "--set", where, "--dir", runs, "--reps",
+                            b.sizes.reps)["first_ms"]
+    return Row("data-first", "first batch of 2 workers, from their first statement", "ms", ms,
+               "<= 50", median(ms) <= 50)
+
+
+def memory(b: Bench) -> list[Row]:
+    """A data set of links that is far larger than the limit of 256 MB, and one of 1 MB."""
+    with tempfile.TemporaryDirectory(dir=b.scratch) as d, \
+            tempfile.TemporaryDirectory(dir=b.scratch) as runs:
+        where = Path(d)
+        b.text("data", "make", "--dir", where, "--rows", b.sizes.data_rows)
+
+        def run(mb: int) -> Samples:
+            return b.text_samples("load", "memory", "--set", where, "--dir", runs, "--mb", mb)
+        small, large = run(1), run(b.sizes.data_links_mb)
+    over = large["pss_mb"][0] - small["pss_mb"][0]
+    return [Row("data-memory", f"PSS of all processes of a run over {b.sizes.data_links_mb} MB of "
+                "CSV, limit 256 MB, beyond that over one file", "MB", [max(over, 0.1)], "<= 300",
+                over <= 300, note=f"{large['load_mb_s'][0]:.0f} MB/s")]

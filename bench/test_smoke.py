@@ -27,7 +27,8 @@ NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
          "comm-same", "ddp", "ddp-overlap", "data-csv-1", "data-csv-2",
          "dash-chart", "dash-cold", "dash-rss", "sink-rows", "sink-call", "sink-events",
-         "sink-memory"]
+         "sink-memory", "data-load", "data-load-filter", "data-load-again", "data-first",
+         "data-memory"]
 OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
               "py-fit-stall", "py-fit-directory", "py-step", "py-again", "py-again-fresh",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
@@ -39,7 +40,7 @@ OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
           "py-fit-stall", "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
 WITHOUT_BAR = ["start-create", "again-first", "again-fresh", "py-again-at-once", "stall-first",
-               "dash-cold", "write-slow-cpu", "many-pss",
+               "dash-cold", "write-slow-cpu", "many-pss", "data-load-again",
                "py-stall-first", "py-stall-torch", "py-fit-again",
                "ddp-overlap"]  # this has one where there are spare cores
 
@@ -61,7 +62,7 @@ def whole(row: dict[str, Any]) -> bool:
     """Two samples at least (of collectives one per size that the bar is about, of what takes an
     import of torch one), all of them positive; a loss of speed may be anything. No verdict without
     a peer that is not installed."""
-    few = 1 if row["name"].startswith(("comm-", "py-", "dash-")) else 2
+    few = 1 if row["name"].startswith(("comm-", "py-", "dash-", "data-memory")) else 2
     if row["note"].startswith("no chromium"):
         return True
     sane = row["unit"] == "%" or all(s > 0 for s in row["ours"])

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/reader.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -18,8 +19,9 @@
 #include "sys/thread.h"
 #include "wire/conn.h"
 
-#define STACK_BYTES ((size_t)1 << 20)
-#define WARN_S      5.0
+#define STACK_BYTES  ((size_t)1 << 20)
+#define WARN_S       5.0
+#define MAPPED_BYTES (64 << 10) /* buffers of columns from here on are mappings of their own */
 
 static manta__conn *agent;
 static pthread_mutex_t speech = PTHREAD_MUTEX_INITIALIZER;
@@ -85,6 +87,7 @@ int manta__reader_main(int conn, int lifeline)
   manta_error err = MANTA_ERROR_INIT;
   struct manta__msg m;
   prctl(PR_SET_NAME, "manta-reader");
+  mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES); // what is freed is free: threads share no holes
   signal(SIGPIPE, SIG_IGN);
   signal(SIGTERM, SIG_IGN); // a notice to the whole job: the workers still need what we read
   if (manta__lifeline_hang_on(lifeline, &err) < 0 ||

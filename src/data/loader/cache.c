@@ -250,6 +250,7 @@ static void destroy(void *ctx)
 
 struct manta__cache *manta__cache_join(manta_dataset *d, size_t limit)
 {
+  limit -= limit / 4; // for what pools keep, for the buffers of readers, and for what is half full
   pthread_mutex_lock(&lock);
   struct manta__cache *c = d->cache;
   if (!c && (c = manta__calloc(1, sizeof *c))) {

@@ -9,8 +9,9 @@
  *     the others: of a data set that does not fit the same part stays.
  * (3) Nobody waits for a thread that waits for room: who fills a block does not wait. If there is
  *     no room it gives the block up, and those that follow it parse the rest themselves.
- * (4) What is kept and what the feeds of the process hold has at most as many bytes as the largest
- *     memory limit of a feed. What both hold counts twice.
+ * (4) What is kept and what the feeds of the process hold has at most three quarters of the bytes
+ *     that the largest memory limit of a feed allows; the rest is for buffers. What both hold
+ *     counts twice.
  */
 #ifndef MANTA_DATA_LOADER_CACHE_H
 #define MANTA_DATA_LOADER_CACHE_H

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "data/plan/pack.h"
 
-#define IDLE_BYTES ((size_t)64 << 20) /* that the pool keeps for the next batches */
+#define IDLE_BYTES ((size_t)32 << 20) /* that the pool keeps for the next batches */
 
 // --- opening ------------------------------------------------------------------------------------
 
