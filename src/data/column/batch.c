@@ -68,6 +68,14 @@ manta_status manta_batch_column_named(const manta_batch *b, const char *name, ma
   return manta_batch_column(b, column, out, err);
 }
 
+size_t manta__batch_bytes(const manta_batch *b)
+{
+  size_t bytes = sizeof *b;
+  for (int i = 0; i < b->schema->count; i++)
+    bytes += (size_t)manta__column_bytes(&b->column[i]);
+  return bytes + (b->origin ? (size_t)b->rows * sizeof(uint32_t) : 0);
+}
+
 // --- new batches --------------------------------------------------------------------------------
 
 manta_status manta__batch_copy(manta_batch **out, const manta_batch *in, manta_error *err)

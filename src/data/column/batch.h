@@ -35,6 +35,9 @@ static inline int64_t manta__batch_source(const manta_batch *b, int64_t i)
   return b->first + (b->origin ? ((const uint32_t *)b->origin->data)[i] : i);
 }
 
+/* Bytes of its values, without what lies beside them. */
+size_t manta__batch_bytes(const manta_batch *b);
+
 /* Whether there are values in column i: it was asked for. */
 static inline bool manta__batch_has(const manta_batch *b, int i)
 {

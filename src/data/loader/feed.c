@@ -62,14 +62,6 @@ static int64_t block_of(const struct manta__feed *f, int64_t ticket)
                           (uint64_t)(f->c.epoch + ticket / f->blocks), place);
 }
 
-static size_t bytes_of(const manta_batch *b)
-{
-  size_t bytes = sizeof *b;
-  for (int i = 0; i < b->schema->count; i++)
-    bytes += (size_t)manta__column_bytes(&b->column[i]);
-  return bytes + (b->origin ? (size_t)b->rows * sizeof(uint32_t) : 0);
-}
-
 // --- threads ------------------------------------------------------------------------------------
 
 static bool may_parse(struct manta__feed *f, int64_t ticket)
@@ -186,7 +178,7 @@ static manta_status fill(struct manta__feed *f, struct feed_block *b, manta_erro
 {
   manta_status st = begin_scan(f, b, err);
   while (st >= 0 && (st = parse_one(f, b->scan, &b->left, err)) == 1) {
-    if (f->stops || !manta__cached_add(b->shared, b->left, bytes_of(b->left)))
+    if (f->stops || !manta__cached_add(b->shared, b->left, manta__batch_bytes(b->left)))
       break;
     manta_batch_destroy(b->left);
     b->left = NULL;
@@ -212,7 +204,7 @@ static manta_status parse_rest(struct manta__feed *f, struct feed_block *b, mant
     if (skip-- > 0 || !wait_for_room(f, b->ticket))
       manta_batch_destroy(batch);
     else
-      MANTA_TRY(put(f, b->ticket, batch, bytes_of(batch), err));
+      MANTA_TRY(put(f, b->ticket, batch, manta__batch_bytes(batch), err));
   }
   return MANTA_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "data/loader/cache.h"
 #include "sys/host.h"
 #include "sys/thread.h"
 
@@ -76,18 +77,27 @@ static struct manta__made make(manta_loader *l)
   return m;
 }
 
+static void discard(struct manta__made *m)
+{
+  manta__cache_charge(-(int64_t)m->bytes);
+  if (m->st == 1)
+    manta_batch_destroy(m->batch);
+}
+
 static void *make_ahead(void *ctx)
 {
   manta_loader *l = ctx;
   for (bool goes = true; goes;) {
     struct manta__made m = make(l);
+    m.bytes = m.st == 1 ? manta__batch_bytes(m.batch) : 0;
+    manta__cache_charge((int64_t)m.bytes);
     pthread_mutex_lock(&l->lock);
     while (!l->stops && l->count == l->c.prefetch)
       pthread_cond_wait(&l->room, &l->lock);
     goes = !l->stops && m.st == 1;
-    if (l->stops && m.st == 1)
-      manta_batch_destroy(m.batch);
-    else if (!l->stops)
+    if (l->stops)
+      discard(&m);
+    else
       l->made[(l->first + l->count++) % l->c.prefetch] = m;
     pthread_cond_signal(&l->full);
     pthread_mutex_unlock(&l->lock);
@@ -107,6 +117,7 @@ static struct manta__made take(manta_loader *l)
   l->wait += manta__now() - from;
   pthread_cond_signal(&l->room);
   pthread_mutex_unlock(&l->lock);
+  manta__cache_charge(-(int64_t)m.bytes);
   return m;
 }
 
@@ -167,8 +178,7 @@ static void stop_thread(manta_loader *l)
   pthread_mutex_unlock(&l->lock);
   pthread_join(l->thread, NULL);
   for (; l->count; l->count--) {
-    if (l->made[l->first].st == 1)
-      manta_batch_destroy(l->made[l->first].batch);
+    discard(&l->made[l->first]);
     l->first = (l->first + 1) % l->c.prefetch;
   }
   l->stops = false;

@@ -14,6 +14,7 @@
 struct manta__made {
   manta_status st;
   manta_batch *batch;
+  size_t bytes; /* of the batch, that count while it waits */
   struct manta__position position;
   manta_error err;
 };
