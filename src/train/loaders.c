@@ -61,7 +61,7 @@ manta_status manta__loaders_restore(struct manta__loaders *l, const manta_value 
   if (positions->type != MANTA_MAP)
     return MANTA_OK;
   for (size_t i = 0; i < positions->count; i++) {
-    struct manta__loaders_entry *e;
+    struct manta__loaders_entry *e = NULL;
     MANTA_TRY(add(l, positions->u.pairs[i].key, &e, err));
     manta_status st = manta_value_copy(&e->restored, &positions->u.pairs[i].value);
     if (st < 0)
