@@ -4,23 +4,25 @@
  */
 #include "ext.h"
 
-#include <stdatomic.h>
-
 struct once {
-  _Atomic int refs; /* the stream, and every schema that it gave */
+  int refs; /* the stream, and every schema that it gave; with the GIL */
   struct ArrowSchema schema;
   struct ArrowArray array;
 };
 
 static void unref(struct once *o)
 {
-  if (atomic_fetch_sub(&o->refs, 1) > 1)
-    return;
-  if (o->array.release)
-    o->array.release(&o->array);
-  if (o->schema.release)
-    o->schema.release(&o->schema);
-  PyMem_RawFree(o);
+  if (!Py_IsInitialized())
+    return; // the interpreter has gone, and its memory with it
+  PyGILState_STATE gil = PyGILState_Ensure();
+  if (--o->refs == 0) {
+    if (o->array.release)
+      o->array.release(&o->array);
+    if (o->schema.release)
+      o->schema.release(&o->schema);
+    PyMem_Free(o);
+  }
+  PyGILState_Release(gil);
 }
 
 static void release_schema(struct ArrowSchema *s)
@@ -32,7 +34,9 @@ static void release_schema(struct ArrowSchema *s)
 static int get_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
 {
   struct once *o = s->private_data;
-  atomic_fetch_add(&o->refs, 1);
+  PyGILState_STATE gil = PyGILState_Ensure();
+  o->refs++;
+  PyGILState_Release(gil);
   *out = o->schema;
   out->release = release_schema;
   out->private_data = o;
@@ -69,7 +73,7 @@ static PyObject *array_stream(PyObject *module, PyObject *args)
     return NULL;
   if (!schema->release || !array->release)
     return PyErr_Format(PyExc_ValueError, "this Arrow array was read already");
-  struct once *o = PyMem_RawCalloc(1, sizeof *o);
+  struct once *o = PyMem_Calloc(1, sizeof *o);
   if (!o)
     return PyErr_NoMemory();
   o->refs = 1;

@@ -49,10 +49,10 @@ def _stream(given: Any) -> object:
 
 def from_huggingface(dataset: Any) -> Dataset:
     """A data set of Hugging Face; one that streams is read to its end."""
-    if not hasattr(dataset, "with_format") or not hasattr(dataset, "num_rows"):
-        if isinstance(dataset, Mapping):
-            raise TypeError(f"from_huggingface: these are several splits\nhint: "
-                            f"from_huggingface(d[{next(iter(dataset), 'train')!r}])")
+    if isinstance(dataset, Mapping):
+        raise TypeError(f"from_huggingface: these are several splits\nhint: "
+                        f"from_huggingface(d[{next(iter(dataset), 'train')!r}])")
+    if not hasattr(dataset, "num_rows"):
         return from_items(dataset)
     return from_arrow(dataset.with_format("arrow")[:])
 

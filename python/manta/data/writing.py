@@ -88,10 +88,11 @@ def write_parquet(d: Dataset, path: str | os.PathLike[str], options: dict[str, A
         raise ImportError("write_parquet: pyarrow is not installed\n"
                           "hint: pip install pyarrow") from None
     with _whole(_target(d, path, ".parquet")) as file:
-        schema = pyarrow.schema(d.rows.data().schema())
+        group = options.pop("row_group_size", None)
+        schema = pyarrow.RecordBatchReader.from_stream(d.limit(0)).schema
         with pyarrow.parquet.ParquetWriter(file, schema, **options) as writer:
             for table in d.iter_batches(batch_size=1 << 16, batch_format="pyarrow"):
-                writer.write_table(table)
+                writer.write_table(table, row_group_size=group)
 
 
 # --- other libraries ------------------------------------------------------------------------------
