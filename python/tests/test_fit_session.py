@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from manta import sgd, train
+from manta import data, sgd, train
 from manta._front import session as plain
 from manta.air import Checkpoint, CheckpointConfig, RunConfig, ScalingConfig, session
 from manta.train import DataParallelTrainer, SessionError, Trainer
@@ -56,11 +56,22 @@ def test_outside_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
             call()
 
 
-def test_datasets_come_later() -> None:
+def test_shards_of_datasets_by_name() -> None:
     def loop() -> None:
-        train.get_dataset_shard("train")
-    with pytest.raises(SessionError, match="manta.data is not in this version.*\nhint: read the"):
-        fit(loop)
+        shards = {name: [r["item"] for r in session.get_dataset_shard(name).iter_rows()]
+                  for name in ("train", "valid")}
+        assert train.get_dataset_shard("train").ranks == 2
+        session.report(shards)
+
+    def without() -> None:
+        with pytest.warns(UserWarning, match="the run has no data set"):
+            assert train.get_dataset_shard("train") is None
+        session.report({})
+
+    numbers = data.from_items(list(range(6)))
+    said = fit(loop, 2, datasets={"train": numbers, "valid": lambda: numbers.limit(2)}).metrics
+    assert (said["train"], said["valid"]) == ([0, 1, 2], [0])  # rank 0's
+    fit(without)
 
 
 @pytest.mark.parametrize("wrong, answer", [
