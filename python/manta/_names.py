@@ -70,6 +70,17 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "load": "run(train, checkpoint=…)",
     },
 }
+_TABLES = "manta.data feeds training: let an engine of tables (Polars, DuckDB, Ray Data) do it, "\
+          "and read its files, or take its rows by from_arrow(…)"
+ATTRIBUTES["Dataset"] = {
+    **dict.fromkeys(("aggregate", "groupby", "join", "max", "mean", "min", "sort", "std", "sum",
+                     "unique"), _TABLES),
+    "fully_executed": "materialize()", "lazy": "it is lazy", "rewindow": "window(…)",
+    "iter_epochs": "for epoch in range(n): for batch in batches: …",
+    "split_at": "split_at_indices([…])", "head": "take(n)", "sample": "random_sample(fraction)",
+    "shuffle": "random_shuffle(seed)", "skip": "split_at_indices([n])[1]",
+    "batch": "iter_batches(batch_size)",
+}
 ATTRIBUTES["manta.sgd.callbacks"] = dict.fromkeys(_SINKS, _SINK)
 for _same in ("manta.train", "manta.train.torch"):
     ATTRIBUTES[_same] = ATTRIBUTES["manta.sgd"]

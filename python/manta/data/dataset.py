@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
 
-from manta import _manta
+from manta import _manta, _names
 from manta.data import formats, functions, plan as steps, run, split, writing
 from manta.data.expression import Expression, tree_of
 from manta.data.iterator import Batches, tail_number
@@ -56,6 +56,12 @@ class Dataset:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_plan": None}
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not here is answered with what is meant."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(_names.absent("Dataset", name, dir(Dataset)))
 
     def __repr__(self) -> str:
         part = f", shard {self.rank} of {self.ranks}" if self.ranks > 1 else ""
@@ -167,9 +173,11 @@ class Dataset:
             names = dict(zip(self.columns(), _all_names(names, len(self.columns()))))
         return self.step(steps.rename, [str(k) for k in names], [str(v) for v in names.values()])
 
-    def random_shuffle(self, *, seed: int | None = None, window: int | None = None) -> Dataset:
+    def random_shuffle(self, seed: int | None = None, *, window: int | None = None,
+                       num_blocks: int | None = None) -> Dataset:
         """Another order in each epoch, the same for the same seed whatever the number of workers:
-        blocks are permuted, then rows in windows of `window` rows (as many as 64 MiB hold)."""
+        blocks are permuted, then rows in windows of `window` rows (as many as 64 MiB hold).
+        num_blocks changes nothing: blocks are those of the files."""
         return self.then(steps.shuffle, _seed(seed), window or 0)
 
     def limit(self, limit: int) -> Dataset:
@@ -190,7 +198,7 @@ class Dataset:
         """Row i of both side by side; a name that both have gets the end "_1"."""
         return self.but(rows=Plan(steps.zip_rows, (), (self.rows, _same(self, other))))
 
-    def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
+    def random_sample(self, fraction: float, seed: int | None = None) -> Dataset:
         """Each row with this probability; which ones is a function of the seed and the row."""
         return self.step(steps.sample, float(fraction), _seed(seed))
 
@@ -199,6 +207,11 @@ class Dataset:
         return self.step(steps.hold)
 
     cache = materialize
+
+    def repartition(self, num_blocks: int, *, shuffle: bool = False) -> Dataset:
+        """The same; with `shuffle`, in another order. Blocks are those of the files:
+        `read_csv(…, block_bytes=…)` says how large they are."""
+        return self.random_shuffle() if shuffle else self
 
     def pipeline(self, *, length: int | None = None, blocks_per_window: int | None = None
                  ) -> Dataset:
@@ -214,7 +227,7 @@ class Dataset:
 
     # --- parts ---
 
-    def split(self, n: int, *, equal: bool = False) -> list[Dataset]:
+    def split(self, n: int, equal: bool = False) -> list[Dataset]:
         """n data sets that have each row once; `equal`: all of the same length, and what is left
         over in none. Rows are counted when the first of them is read."""
         return split.parts(self, n, equal)
@@ -233,7 +246,7 @@ class Dataset:
         ones; with `shuffle` they are chosen by chance."""
         return split.train_test(self, test_size, shuffle, _seed(seed))
 
-    def to_cv(self, splits: int = 3, *, shuffle: bool = False, seed: int | None = None,
+    def to_cv(self, splits: int = 3, shuffle: bool = False, seed: int | None = None,
               stratify: str | None = None, groups: str | None = None, time_series: bool = False
               ) -> tuple[tuple[Dataset, Dataset], ...]:
         """Cross validation: a (train, validation) pair per split; each row validates once.
@@ -263,8 +276,10 @@ class Dataset:
         """The part of this worker; in plain code, the whole."""
         return self.get_shard()
 
-    def streaming_split(self, n: int, *, equal: bool = False) -> list[Dataset]:
-        """The parts of n consumers; `equal`: rows that do not fill a global batch are left out."""
+    def streaming_split(self, n: int, *, equal: bool = False, locality_hints: object = None
+                        ) -> list[Dataset]:
+        """The parts of n consumers; `equal`: rows that do not fill a global batch are left out.
+        locality_hints changes nothing: rows are read where they are used."""
         return [self.shard(i, n).but(tail="drop" if equal else self.tail) for i in range(n)]
 
     # --- what it is ---
@@ -311,7 +326,7 @@ class Dataset:
 
     # --- out ---
 
-    def iter_batches(self, *, batch_size: int | None = 256, batch_format: str | None = "numpy",
+    def iter_batches(self, batch_size: int | None = 256, batch_format: str | None = "numpy", *,
                      drop_last: bool = False, tail: str | None = None,
                      prefetch_batches: int = 0, local_shuffle_buffer_size: int | None = None,
                      local_shuffle_seed: int | None = None, threads: int | None = None,
@@ -344,8 +359,8 @@ class Dataset:
         """Itself: it has iter_batches() and to_torch()."""
         return self
 
-    def to_torch(self, *, label_column: str | None = None,
-                 feature_columns: Sequence[str] | None = None, batch_size: int = 1,
+    def to_torch(self, label_column: str | None = None,
+                 feature_columns: Sequence[str] | None = None, batch_size: int = 1, *,
                  prefetch_batches: int = 0, drop_last: bool = False, tail: str | None = None,
                  shuffle_buffer: int | None = None, shuffle_seed: int | None = None,
                  device: Any = None, threads: int | None = None, memory_limit: int | None = None

@@ -11,9 +11,10 @@ from typing import Any, Callable, Sequence
 from manta import _manta
 from manta.data.dataset import Dataset
 from manta.data.plan import Plan
-from manta.data.source import Paths, _paths
+from manta.data.source import Paths, _paths, reader
 
 
+@reader
 def read_parquet(paths: Paths, *, columns: Sequence[str] | None = None) -> Dataset:
     """Parquet by pyarrow, from a file, a folder, a pattern, a list, or s3://…. Files have one
     schema. columns: only these, in this order."""

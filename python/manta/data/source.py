@@ -3,14 +3,34 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, ParamSpec, Sequence
 
-from manta import _manta
+from manta import _manta, _names
 from manta.data.dataset import Dataset
 from manta.data.plan import Plan
 
+P = ParamSpec("P")
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+# How other engines place work; here threads read blocks wherever rows are asked for.
+_PLACING = ("concurrency", "memory", "num_cpus", "num_gpus", "override_num_blocks", "parallelism",
+            "ray_remote_args")
+
+
+def reader(function: Callable[P, Dataset]) -> Callable[P, Dataset]:
+    """What a program says of placement changes nothing; any other argument that is not known is
+    answered with the one that is meant."""
+    checked = _names.arguments(function)
+
+    @functools.wraps(function)
+    def read(*args: P.args, **kwargs: P.kwargs) -> Dataset:
+        for name in _PLACING:
+            kwargs.pop(name, None)
+        return checked(*args, **kwargs)
+    return read
 
 
 def _where(path: str | os.PathLike[str]) -> str:
@@ -54,10 +74,11 @@ def _read(paths: Paths, format: str | None, on_error: str, options: Mapping[str,
     return found if columns is None else found.select_columns(columns)
 
 
-def _names(names: Sequence[str] | None) -> list[str] | None:
+def _strings(names: Sequence[str] | None) -> list[str] | None:
     return None if names is None else [str(n) for n in names]
 
 
+@reader
 def read_csv(paths: Paths, *, columns: Sequence[str] | None = None,
              types: Mapping[str, str] | None = None, separator: str | None = None,
              quote: str | None = None, quoting: bool = True, header: bool = True,
@@ -77,37 +98,41 @@ def read_csv(paths: Paths, *, columns: Sequence[str] | None = None,
     block_bytes: files are cut into blocks of about so many bytes (32 MiB).
     """
     return _read(paths, "csv", on_error, {
-        "columns": _names(columns), "types": None if types is None else dict(types),
+        "columns": _strings(columns), "types": None if types is None else dict(types),
         "separator": separator, "quote": quote, "no_quotes": not quoting, "no_header": not header,
-        "names": _names(names), "missing": _names(missing), "compression": compression,
+        "names": _strings(names), "missing": _strings(missing), "compression": compression,
         "block_bytes": block_bytes, "row_bytes": row_bytes})
 
 
+@reader
 def read_json(paths: Paths, *, columns: Sequence[str] | None = None,
               types: Mapping[str, str] | None = None, on_error: str = "raise",
               compression: str | None = None, block_bytes: int | None = None) -> Dataset:
     """An object per line. Arguments as of `read_csv`."""
     return _read(paths, "json", on_error, {
-        "columns": _names(columns), "types": None if types is None else dict(types),
+        "columns": _strings(columns), "types": None if types is None else dict(types),
         "compression": compression, "block_bytes": block_bytes})
 
 
+@reader
 def read_numpy(paths: Paths, *, columns: Sequence[str] | None = None,
                block_bytes: int | None = None) -> Dataset:
     """.npy: an array, whose first dimension are the rows, as the column "data"; .npz: a column per
     array."""
-    return _read(paths, None, "raise", {"columns": _names(columns), "block_bytes": block_bytes})
+    return _read(paths, None, "raise", {"columns": _strings(columns), "block_bytes": block_bytes})
 
 
+@reader
 def read_tfrecords(paths: Paths, *, columns: Sequence[str] | None = None,
                    types: Mapping[str, str] | None = None, on_error: str = "raise",
                    compression: str | None = None) -> Dataset:
     """TFRecord files; where records are tf.train.Example each feature is a column."""
     return _read(paths, "tfrecord", on_error, {
-        "columns": _names(columns), "types": None if types is None else dict(types),
+        "columns": _strings(columns), "types": None if types is None else dict(types),
         "compression": compression})
 
 
+@reader
 def read_text(paths: Paths, *, on_error: str = "raise", compression: str | None = None,
               block_bytes: int | None = None) -> Dataset:
     """A row per line, in the column "text"."""
@@ -115,18 +140,20 @@ def read_text(paths: Paths, *, on_error: str = "raise", compression: str | None 
                                            "block_bytes": block_bytes})
 
 
+@reader
 def read_binary_files(paths: Paths, *, columns: Sequence[str] | None = None,
                       row_bytes: int | None = None) -> Dataset:
     """A row per file: its bytes and its path."""
-    return _read(paths, "binary", "raise", {"columns": _names(columns), "row_bytes": row_bytes})
+    return _read(paths, "binary", "raise", {"columns": _strings(columns), "row_bytes": row_bytes})
 
 
+@reader
 def read_fixed(paths: Paths, types: Mapping[str, str], *, skip_bytes: int = 0,
                columns: Sequence[str] | None = None, block_bytes: int | None = None) -> Dataset:
     """Records of fixed size; types: all columns, in order: {"label": "u8", "image":
     "u8[3,32,32]"}. skip_bytes: of the head of each file."""
     return _read(paths, "fixed", "raise", {
-        "types": dict(types), "skip_bytes": skip_bytes or None, "columns": _names(columns),
+        "types": dict(types), "skip_bytes": skip_bytes or None, "columns": _strings(columns),
         "block_bytes": block_bytes})
 
 
@@ -137,11 +164,13 @@ def open_range(name: str, rows: int, shape: tuple[int, ...]) -> _manta.Data:
     return _manta.range_data(name, rows, shape)
 
 
+@reader
 def range(n: int) -> Dataset:
     """The numbers from 0 to n - 1, as the column "id". They take no memory."""
     return Dataset.of(Plan(open_range, ("id", int(n), ())))
 
 
+@reader
 def range_tensor(n: int, *, shape: Sequence[int] = (1,)) -> Dataset:
     """The same as tensors of this shape that are full of the number, as the column "data"."""
     return Dataset.of(Plan(open_range, ("data", int(n), tuple(int(s) for s in shape))))

@@ -285,3 +285,23 @@ def test_what_is_printed() -> None:
     assert repr(d) == "Dataset(a: i64, t: string)"
     assert repr(d.schema()) == "a: i64\nt: string"
     assert d.schema().names == ["a", "t"] and d.schema().types == ["i64", "string"]
+
+
+# --- programs of other systems --------------------------------------------------------------------
+
+
+def test_names_that_are_not_here_say_what_is(people: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(AttributeError, match=r"Dataset\.groupby is not in this version .*\nhint: "):
+        people.groupby
+    with pytest.raises(AttributeError, match="Dataset has no 'iter_batch'\nhint: .*iter_batches"):
+        people.iter_batch
+    with pytest.raises(TypeError, match=r"read_csv\(\) has no argument 'seperator'\nhint: .*sep"):
+        read_csv(tmp_path / "people.csv", seperator=";")  # type: ignore[call-arg]
+    assert not hasattr(people, "sort") and not hasattr(people, "__array__")
+
+
+def test_what_is_said_of_placement_changes_nothing(tmp_path: Path, people: Dataset) -> None:
+    d = read_csv(tmp_path / "people.csv", parallelism=200)  # type: ignore[call-arg]
+    d = d.repartition(8).random_shuffle(seed=1, num_blocks=3)
+    assert d.count() == 500 and len(d.streaming_split(2, locality_hints=[1, 2])) == 2
+    assert len(list(d.repartition(2, shuffle=True).iter_batches(100, "dict"))) == 5
