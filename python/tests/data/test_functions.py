@@ -231,3 +231,11 @@ def test_threads_that_read_call_at_once(tmp_path: Any) -> None:
     rows = [a for b in made.iter_batches(batch_size=7, threads=3) for a in b["a"].tolist()]
     assert rows == [100 * k + i for k in range(6) for i in range(0, 50, 2)]
     assert threading.get_ident() not in seen
+
+
+def test_a_function_may_go_deep() -> None:
+    """It runs in threads of C, which have room for what Python's own threads can do."""
+    def depth(n: int) -> int:
+        return 0 if n == 0 else 1 + max(map(depth, [n - 1]))  # through C
+
+    assert data.range(3).map(lambda row: {"n": depth(300)}).take_all() == [{"n": 300}] * 3

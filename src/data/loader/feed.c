@@ -6,7 +6,7 @@
 #include "data/loader/cache.h"
 #include "sys/thread.h"
 
-#define STACK_BYTES ((size_t)1 << 20)
+#define STACK_BYTES ((size_t)8 << 20) /* functions of the user run there, an import of Python too */
 
 struct feed_item {
   struct feed_item *next;
