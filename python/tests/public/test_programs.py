@@ -20,7 +20,6 @@ from manta import _command
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.deadline(700)
 
-_JSON = "needs JsonLoggerCallback"
 _MNIST = "torch_fashion_mnist_example.py train_fashion_mnist()"
 _TRAIN, _TORCH = "ray/train/examples/", "ray/train/examples/pytorch/"
 _AIR, _SGD = "ray/air/examples/pytorch/", "ray/util/sgd/torch/examples/"
@@ -55,14 +54,7 @@ PROGRAMS = [
 ]
 
 # Those that need a part of manta which is not there yet. To enable one is to remove its line.
-WAITS = {
-    ("1.7.0", "train_linear_example.py"): _JSON,
-    ("1.7.0", "train_fashion_mnist_example.py"): _JSON,
-    ("1.9.2", "train_linear_example.py"): _JSON,
-    ("1.9.2", "train_fashion_mnist_example.py"): _JSON,
-    ("1.13.0", "train_linear_example.py"): _JSON,
-    ("1.13.0", "train_fashion_mnist_example.py"): _JSON,
-}
+WAITS: dict[tuple[str, str], str] = {}
 
 
 @pytest.mark.parametrize("version, program, said", PROGRAMS,
