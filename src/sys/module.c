@@ -13,7 +13,7 @@
 
 #include "base/knob.h"
 
-#define FOLDERS 4
+#define FOLDERS 5
 
 struct module_search {
   char folder[FOLDERS][PATH_MAX];
@@ -55,6 +55,7 @@ static void find_folders(struct module_search *s)
   if (own_folder(own, sizeof own)) {
     add(s, own, "manta");
     add(s, own, "");             // in a build tree
+    add(s, own, "..");           // of the command there
     add(s, own, "../lib/manta"); // of the command
   }
   add(s, MANTA_MODULE_DIR, "");
