@@ -49,6 +49,7 @@ _DEFINED_IN = {
     **dict.fromkeys(("Backend", "BackendConfig"), "manta._frameworks.base"),
     **dict.fromkeys(("PrintCallback", "ProgressCallback", "SGDCallback"), "manta._front.callbacks"),
     **dict.fromkeys(("CSVCallback", "JsonCallback", "TensorboardCallback"), "manta._front.sinks"),
+    **dict.fromkeys(("MlflowCallback", "WandbCallback"), "manta._front.trackers"),
     **dict.fromkeys(("AverageMeter", "AverageMeterCollection"), "manta._front.meters"),
     "CheckpointStrategy": "manta._front.strategy", "Host": "manta._front.hosts",
     "Reports": "manta._front.run", "SessionError": "manta._front.session",

@@ -18,8 +18,6 @@ class NotInThisVersion(ModuleNotFoundError):
     """A module that this version of manta does not have."""
 
 
-_SINK = "write an SGDCallback: handle_result(results) gets the reports of every iteration; "\
-        "use PrintCallback; `manta status --json` and run.log have the rows as well"
 _TUNE = "call Trainer.run(train, config=…) for each config"
 _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
 _ONE = "import it from manta.util.sgd; or put the loop into a train function: "\
@@ -39,8 +37,6 @@ MODULES = {
     "manta.workflow": "it is not a part of manta",
 }
 
-_SINKS = ("MlflowCallback", "MLflowLoggerCallback",
-          "WandbCallback", "WandbLoggerCallback")
 _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorchTrainer",
                  "BaseTorchTrainable", "PyTorchTrainable", "TFTrainer", "TFTrainable")
 
@@ -51,7 +47,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "serve": MODULES["manta.serve"], "tune": _TUNE,
     },
     "manta.sgd": {
-        **dict.fromkeys(_SINKS, _SINK), **dict.fromkeys(_GENERATION_1, _ONE),
+        **dict.fromkeys(_GENERATION_1, _ONE),
         **dict.fromkeys(("ScalingConfig", "RunConfig", "CheckpointConfig", "Checkpoint", "Result",
                          "get_checkpoint", "get_context"), _FIT),
         "TensorflowTrainer": "import it from manta.train.tensorflow",
@@ -81,10 +77,8 @@ ATTRIBUTES["Dataset"] = {
     "shuffle": "random_shuffle(seed)", "skip": "split_at_indices([n])[1]",
     "batch": "iter_batches(batch_size)",
 }
-ATTRIBUTES["manta.sgd.callbacks"] = dict.fromkeys(_SINKS, _SINK)
 for _same in ("manta.train", "manta.train.torch"):
     ATTRIBUTES[_same] = ATTRIBUTES["manta.sgd"]
-ATTRIBUTES["manta.train.callbacks"] = ATTRIBUTES["manta.sgd.callbacks"]
 
 # Arguments by names of other systems.
 ARGUMENTS = {

@@ -88,6 +88,7 @@ KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConf
         sgd.CheckpointStrategy(2), sgd.Host("a"), sgd.PrintCallback(),
         sgd.ProgressCallback(), sgd.SGDCallback(),
         sgd.CSVCallback(), sgd.JsonCallback("a"), sgd.TensorboardCallback(),
+        sgd.MlflowCallback("http://a"), sgd.WandbCallback("a"),
         sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}]),
         train.Checkpoint.from_dict({"a": 1}), train.CheckpointConfig(2), train.FailureConfig(3),
         train.Result({"loss": 1.0}), train.RunConfig("a"), train.ScalingConfig(num_workers=2),

@@ -281,7 +281,8 @@ static void complain(manta__sink_feed *f, const manta_error *err)
 {
   char text[MANTA_ERROR_MESSAGE_MAX + 40];
   if (!f->told && err->status != MANTA_ECANCELED) {
-    snprintf(text, sizeof text, "%s; trying again", err->message);
+    snprintf(text, sizeof text, "%s%s", err->message,
+             err->status == MANTA_EUNSUPPORTED ? "" : "; trying again");
     warn(f, text);
   }
   f->told = true;
@@ -328,7 +329,7 @@ static void *feed_thread(void *arg)
     f->whole = follow(f, &err) == MANTA_OK;
     if (!f->whole) {
       complain(f, &err);
-      again = pause_before_next(f);
+      again = err.status != MANTA_EUNSUPPORTED && pause_before_next(f);
     }
   }
   if (!f->whole)

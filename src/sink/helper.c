@@ -28,6 +28,7 @@ struct manta__helper {
   const atomic_bool *quit;
   manta__buf in; // what has come of the answer
   char what[32];
+  bool spoke; // it has answered once
 };
 
 manta_status manta__helper_start(manta__helper **out, const char *python, const char *what,
@@ -83,7 +84,7 @@ static manta_status tell_end(manta__helper *h, manta_error *err)
     }
     nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
   }
-  return manta_error_set(err, MANTA_EIO,
+  return manta_error_set(err, h->spoke ? MANTA_EIO : MANTA_EUNSUPPORTED,
                          "the helper process for %s ended: %s\nhint: its Python needs the packages "
                          "manta and %s",
                          h->what, how, h->what);
@@ -151,8 +152,11 @@ manta_status manta__helper_ask(manta__helper *h, const manta_value *question, ma
   MANTA_TRY(st);
   MANTA_TRY(receive_line(h, by, err));
   MANTA_TRY(manta_value_from_json(answer, (const char *)h->in.data, h->in.len, err));
+  h->spoke = true;
   const char *error = manta_value_as_string(manta_value_get(answer, "error"), NULL);
-  return error ? manta_error_set(err, MANTA_EIO, "%s", error) : MANTA_OK;
+  bool final = manta_value_as_bool(manta_value_get(answer, "final"), false);
+  return error ? manta_error_set(err, final ? MANTA_EUNSUPPORTED : MANTA_EIO, "%s", error)
+               : MANTA_OK;
 }
 
 void manta__helper_end(manta__helper *h, double limit_s)

@@ -22,7 +22,7 @@ typedef struct manta__helper manta__helper;
 manta_status manta__helper_start(manta__helper **out, const char *python, const char *what,
                                  const atomic_bool *quit, manta_error *err);
 /* Sends a question and waits for its answer, a map, at most so long. {"error": TEXT} in it is
- * MANTA_EIO with that text. */
+ * MANTA_EIO with that text; MANTA_EUNSUPPORTED: it cannot work here, its package is missing. */
 manta_status manta__helper_ask(manta__helper *h, const manta_value *question, manta_value *answer,
                                double limit_s, manta_error *err);
 /* After a failure other than {"error"} there is no more use in asking. */

@@ -16,7 +16,8 @@
  * (3) A call that fails (disk full, server gone) loses nothing: `back` takes the sink to its last
  *     bookmark, and later the same rows come again. The same happens when the process was killed
  *     and another one opens the sink. So what is behind a mark must be forgotten or, where that
- *     cannot be, must do no harm when it comes twice.
+ *     cannot be, must do no harm when it comes twice. MANTA_EUNSUPPORTED ends the
+ *     sink for this process: it cannot work here.
  * (4) A rewind (a revival: rows after iteration `to` are void) goes one of two ways. A sink that
  *     `cuts` is taken back to a bookmark at or before `to`, and gets what counts since then once
  *     more; it never hears of it. Any other is told by `rewound`, and rows after `to` come again.

@@ -19,6 +19,6 @@ def serve(answer: Answer, to: socket.socket) -> None:
         for line in questions:
             try:
                 said = answer(json.loads(line))
-            except Exception as e:  # the sink shows it, and comes again
-                said = {"error": f"{type(e).__name__}: {e}"}
+            except Exception as e:  # the sink shows it, and comes again unless it is of no use
+                said = {"error": f"{type(e).__name__}: {e}", "final": isinstance(e, ImportError)}
             to.sendall(json.dumps(said).encode() + b"\n")

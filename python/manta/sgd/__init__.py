@@ -19,9 +19,11 @@ from manta._front.session import (SessionError, heartbeat, in_worker, load_check
 from manta._front.strategy import CheckpointStrategy
 from manta._front.trainer import Trainer
 from manta._front.worker_group import WorkerGroup
-from manta.sgd.callbacks import (CSVCallback, JsonCallback, JsonLoggerCallback, PrintCallback,
+from manta.sgd.callbacks import (CSVCallback, JsonCallback, JsonLoggerCallback,
+                                 MLflowLoggerCallback, MlflowCallback, PrintCallback,
                                  ProgressCallback, SGDCallback, TBXLoggerCallback,
-                                 TensorboardCallback, TrainingCallback)
+                                 TensorboardCallback, TrainingCallback, WandbCallback,
+                                 WandbLoggerCallback)
 
 if TYPE_CHECKING:
     from manta._frameworks.tensorflow.dataset import prepare_dataset_shard as prepare_dataset_shard
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
     from manta._frameworks.torch.seed import set_rng_state as set_rng_state
 
 __all__ = ["Backend", "BackendConfig", "CSVCallback", "CheckpointStrategy", "HorovodConfig", "Host",
-           "JsonCallback", "JsonLoggerCallback", "PrintCallback", "ProgressCallback", "SGDCallback",
-           "SessionError", "TBXLoggerCallback", "TensorboardCallback", "TensorflowConfig",
-           "TorchConfig", "Trainer", "TrainingCallback", "WorkerGroup", "get_data_shard",
-           "get_dataset", "get_dataset_shard", "get_datasets", "heartbeat", "in_worker",
-           "load_checkpoint", "local_rank", "local_world_size", "node_rank", "preempted", "report",
-           "save_checkpoint", "world_rank", "world_size"]
+           "JsonCallback", "JsonLoggerCallback", "MLflowLoggerCallback", "MlflowCallback",
+           "PrintCallback", "ProgressCallback", "SGDCallback", "SessionError", "TBXLoggerCallback",
+           "TensorboardCallback", "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback",
+           "WandbCallback", "WandbLoggerCallback", "WorkerGroup", "get_data_shard", "get_dataset",
+           "get_dataset_shard", "get_datasets", "heartbeat", "in_worker", "load_checkpoint",
+           "local_rank", "local_world_size", "node_rank", "preempted", "report", "save_checkpoint",
+           "world_rank", "world_size"]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,20 +31,23 @@ from manta._front.session import (SessionError, heartbeat, in_worker, load_check
                                   world_rank, world_size)
 from manta._front.sinks import (CSVCallback, JsonCallback, JsonLoggerCallback, TBXLoggerCallback,
                                 TensorboardCallback)
+from manta._front.trackers import (MLflowLoggerCallback, MlflowCallback, WandbCallback,
+                                   WandbLoggerCallback)
 from manta._front.strategy import CheckpointStrategy
 from manta._front.trainer import Trainer
 from manta._front.worker_group import WorkerGroup
 
 __all__ = ["Backend", "BackendConfig", "CSVCallback", "Checkpoint", "CheckpointConfig",
            "CheckpointStrategy", "DataParallelTrainer", "FailureConfig", "HorovodConfig", "Host",
-           "JsonCallback", "JsonLoggerCallback", "PrintCallback", "ProgressCallback", "Result",
-           "RunConfig", "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig",
-           "TBXLoggerCallback", "TensorboardCallback", "TensorflowConfig", "TorchConfig", "Trainer",
-           "TrainingCallback", "TrainingFailedError", "WorkerGroup", "get_checkpoint",
-           "get_context", "get_data_shard", "get_dataset", "get_dataset_shard", "get_datasets",
-           "heartbeat", "in_worker", "load_checkpoint",
-           "local_rank", "local_world_size", "node_rank", "preempted", "report", "save_checkpoint",
-           "world_rank", "world_size"]
+           "JsonCallback", "JsonLoggerCallback", "MLflowLoggerCallback", "MlflowCallback",
+           "PrintCallback", "ProgressCallback", "Result", "RunConfig", "SGDCallback",
+           "ScalingConfig", "SessionError", "SyncConfig", "TBXLoggerCallback",
+           "TensorboardCallback", "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback",
+           "TrainingFailedError", "WandbCallback", "WandbLoggerCallback", "WorkerGroup",
+           "get_checkpoint", "get_context", "get_data_shard", "get_dataset", "get_dataset_shard",
+           "get_datasets", "heartbeat", "in_worker", "load_checkpoint", "local_rank",
+           "local_world_size", "node_rank", "preempted", "report", "save_checkpoint", "world_rank",
+           "world_size"]
 
 _SUBMODULES = ("base_trainer", "callbacks", "data_parallel_trainer", "horovod", "tensorflow",
                "torch")

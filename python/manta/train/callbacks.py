@@ -10,9 +10,13 @@ from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback
                                     TrainingCallback)
 from manta._front.sinks import (CSVCallback, JsonCallback, JsonLoggerCallback, TBXLoggerCallback,
                                 TensorboardCallback)
+from manta._front.trackers import (MLflowLoggerCallback, MlflowCallback, WandbCallback,
+                                   WandbLoggerCallback)
 
-__all__ = ["CSVCallback", "JsonCallback", "JsonLoggerCallback", "PrintCallback", "ProgressCallback",
-           "SGDCallback", "TBXLoggerCallback", "TensorboardCallback", "TrainingCallback"]
+__all__ = ["CSVCallback", "JsonCallback", "JsonLoggerCallback", "MLflowLoggerCallback",
+           "MlflowCallback", "PrintCallback", "ProgressCallback", "SGDCallback",
+           "TBXLoggerCallback", "TensorboardCallback", "TrainingCallback", "WandbCallback",
+           "WandbLoggerCallback"]
 __path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
 
 

@@ -16,7 +16,6 @@ HERE = Path(__file__).resolve().parent
 # Programs that need a part of manta which is not there yet. To enable one is to remove its line.
 _TUNE = "needs manta.tune"
 WAITS = {
-    "d000_mlflow": "needs MlflowCallback",
     "d001_tune": _TUNE,
     "d001_tune_trainer": _TUNE,
     "d002_tune_v1": _TUNE,

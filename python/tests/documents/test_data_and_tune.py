@@ -22,6 +22,7 @@ def test_000_dataset() -> None:
 
 
 def test_000_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow", reason="mlflow is not installed")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tmp_path.as_uri())
     assert program("d000_mlflow")["result"] == [None, None]
     logged = [line.split() for p in tmp_path.rglob("metrics/loss") for line in open(p)]
