@@ -55,7 +55,6 @@ static void rest(manta_trainer *t, bool left)
 
 static void over(manta_run *r)
 {
-  r->over = true;
   rest(r->trainer, r->light);
   manta__run_tell_door(r->trainer, true);
   if (!r->exec) {
