@@ -294,6 +294,11 @@ MANTA_API int manta_run_next_any(manta_run *const *runs, size_t count, double ti
                                  size_t *which, manta_rows *out, manta_error *err);
 /* True when nothing more will come out of manta_run_next but the run's end. Does not wait. */
 MANTA_API bool manta_run_finished(const manta_run *r);
+/* Waits until all of a finished run that has a URI (manta/storage.h) is stored there.
+ * MANTA_ETIMEDOUT: not within timeout_s; it can be called again. Without it manta_run_close waits,
+ * MANTA_UPLOAD_WAIT seconds at most; after it, it does not. Files that change later are not stored.
+ */
+MANTA_API manta_status manta_run_stored(manta_run *r, double timeout_s, manta_error *err);
 /* The return values by rank, borrowed until the run is closed, or NULL while the run is going on or
  * if it failed. Bytes that came by manta_session_result are MANTA_BYTES here, or nil if they are
  * more than MANTA_VALUE_MAX_BYTES. Large ones lie in files of the run's directory,

@@ -44,6 +44,15 @@ void mpy_program_fini(manta_program *p);
 PyObject *mpy_worker_function(const char *name);
 PyObject *mpy_function(const char *module, const char *name);
 
+/* --- storage.c: functions of the module, each the call of manta/storage.h --- */
+
+PyObject *mpy_storage_check(PyObject *self, PyObject *args);
+PyObject *mpy_storage_local(PyObject *self, PyObject *args);
+PyObject *mpy_storage_has(PyObject *self, PyObject *args);
+PyObject *mpy_storage_fetch(PyObject *self, PyObject *args);
+PyObject *mpy_storage_upload(PyObject *self, PyObject *args);
+PyObject *mpy_storage_download(PyObject *self, PyObject *args);
+
 /* --- trainer.c --- */
 
 /* Calls on a trainer or its run release the GIL, and others may come meanwhile, from other threads

@@ -443,6 +443,23 @@ static PyObject *tell_stop(PyObject *self, PyObject *none)
   return Py_None;
 }
 
+static PyObject *stored(PyObject *self, PyObject *args)
+{
+  double seconds;
+  manta_status st;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_run *r = open_run(self);
+  if (!r || !PyArg_ParseTuple(args, "d", &seconds) || !enter((run *)self))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_run_stored(r, seconds, &err);
+  Py_END_ALLOW_THREADS;
+  leave((run *)self);
+  if (st < 0 && st != MANTA_ETIMEDOUT)
+    return mpy_raise(&err);
+  return PyBool_FromLong(st == MANTA_OK);
+}
+
 static PyObject *shut(PyObject *self, PyObject *none)
 {
   close_run((run *)self);
@@ -478,6 +495,9 @@ static PyMethodDef methods[] = {
      MPY_DOC("finished($self)", "() -> bool", "Whether only the end is left.")},
     {"results", results, METH_NOARGS,
      MPY_DOC("results($self)", "() -> list[Any] | None", "Return values by rank, or None.")},
+    {"stored", stored, METH_VARARGS,
+     MPY_DOC("stored($self, seconds, /)", "(float) -> bool",
+             "Whether a finished run is stored under its URI, after so long at most.")},
     {"tell_stop", tell_stop, METH_NOARGS,
      MPY_DOC("tell_stop($self)", "() -> None", "Says that the run is ended, and how to resume.")},
     {"close", shut, METH_NOARGS,

@@ -376,6 +376,12 @@ static PyObject *logdir(PyObject *self, PyObject *ignored)
   return t ? PyUnicode_DecodeFSDefault(manta_trainer_logdir(t)) : NULL;
 }
 
+static PyObject *storage(PyObject *self, PyObject *ignored)
+{
+  manta_trainer *t = open_trainer(self);
+  return t ? Py_BuildValue("z", manta_trainer_storage(t)) : NULL;
+}
+
 static PyObject *run_dir(PyObject *self, PyObject *ignored)
 {
   manta_trainer *t = open_trainer(self);
@@ -452,6 +458,8 @@ static PyMethodDef methods[] = {
     {"table", table, METH_NOARGS, MPY_DOC("table($self)", "() -> str", "Workers and resources.")},
     {"workers", workers, METH_NOARGS,
      MPY_DOC("workers($self)", "() -> int", "Workers of the next run.")},
+    {"storage", storage, METH_NOARGS,
+     MPY_DOC("storage($self)", "() -> str | None", "The URI under which runs are stored.")},
     {"logdir", logdir, METH_NOARGS,
      MPY_DOC("logdir($self)", "() -> str", "Where runs have their directories.")},
     {"run_dir", run_dir, METH_NOARGS,

@@ -286,6 +286,8 @@ class Run:
         """(rows, iteration, rewound_to, complete), or None at the end."""
     def results(self) -> list[Any] | None:
         """Return values by rank, or None."""
+    def stored(self, seconds: float, /) -> bool:
+        """Whether a finished run is stored under its URI, after so long at most."""
     def tell_stop(self) -> None:
         """Says that the run is ended, and how to resume."""
 
@@ -381,6 +383,8 @@ class Trainer:
         """Directory of the newest run, or an empty string."""
     def shutdown(self) -> None:
         """Ends the workers."""
+    def storage(self) -> str | None:
+        """The URI under which runs are stored."""
     def table(self) -> str:
         """Workers and resources."""
     def workers(self) -> int:
@@ -527,6 +531,24 @@ def serve(argv: list[str], warm: bool, /) -> bool:
 
 def serving() -> bool:
     """Whether this process was started to fork workers."""
+
+def storage_check(uri: str, /) -> None:
+    """ValueError or Error: nothing can be stored under this URI, and what can be done."""
+
+def storage_download(uri: str, path: str, /) -> None:
+    """All below the URI into a directory."""
+
+def storage_fetch(uri: str, /) -> str:
+    """Brings runs to the directory of this host that stands for the URI."""
+
+def storage_has(uri: str, name: str, /) -> bool:
+    """Whether an object lies below the URI."""
+
+def storage_local(uri: str, /) -> str:
+    """The directory of this host that stands for a URI."""
+
+def storage_upload(path: str, uri: str, /) -> None:
+    """Stores a file, or what is in a directory."""
 
 def stream_data(
     schema: object,

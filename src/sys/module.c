@@ -27,7 +27,8 @@ static void add(struct module_search *s, const char *folder, const char *below)
     s->count++;
 }
 
-// The folder of the object that this code is in.
+// The folder of the object that this code is in. That of a program is known by what it was called
+// as, which may be anything.
 static bool own_folder(char *path, size_t size)
 {
   Dl_info info;

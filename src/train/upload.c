@@ -19,6 +19,7 @@
 #define STARTS    10
 #define CANCEL_S  10.0 /* a run that was interrupted is not waited for longer */
 #define PATIENT_S 2.0  /* what takes longer is told */
+#define drv       manta__drv
 
 manta_status manta__upload_start(manta_run *r, manta_error *err)
 {
@@ -103,47 +104,77 @@ static manta_status ask(manta_run *r, manta_error *err)
   struct manta__msg m = {.kind = MANTA__M_UPLOAD_ALL};
   if (!r->upload.conn)
     MANTA_TRY(manta__upload_start(r, err));
-  r->upload.asked = true;
   return manta__conn_send(r->upload.conn, &m, err);
 }
 
 static manta_status send_all(manta_run *r, int64_t by, manta_error *err)
 {
   struct manta__upload *u = &r->upload;
-  int64_t patient = manta__deadline(PATIENT_S);
   for (;;) {
-    manta_status st = ask(r, err);
+    manta_status st = u->conn && u->asked ? MANTA_OK : ask(r, err);
     if (st == MANTA_OK)
-      st = await(u, patient < by ? patient : by, err);
-    if (st == MANTA_ETIMEDOUT && patient < by) {
-      manta__info("the last files of the run are being uploaded to %s", u->uri);
       st = await(u, by, err);
-    }
-    if (st == MANTA_OK || st == MANTA_ETIMEDOUT || manta__now() > by || u->starts >= STARTS)
+    if (st == MANTA_OK)
+      reap(u);
+    if (st == MANTA_OK || st == MANTA_ETIMEDOUT || u->starts >= STARTS)
       return st;
     if (u->conn)
       reap(u); // it died, and another one goes on
   }
 }
 
+static bool has_all(const manta_run *r)
+{
+  const struct manta__upload *u = &r->upload;
+  return !u->uri || u->stored || r->replayed || u->starts == 0;
+}
+
+static manta_status await_all(manta_run *r, double timeout_s, manta_error *err)
+{
+  pthread_mutex_lock(&drv.lock);
+  bool first = !r->upload.asked;
+  if (first)
+    r->upload.asked_ns = manta__now();
+  r->upload.asked = true; // from now on nobody else reads what the uploader says
+  pthread_mutex_unlock(&drv.lock);
+  if (first && r->upload.conn) {
+    struct manta__msg m = {.kind = MANTA__M_UPLOAD_ALL};
+    manta__conn_send(r->upload.conn, &m, NULL); // one that died is started again
+  }
+  if (send_all(r, manta__deadline(timeout_s), err) == MANTA_OK)
+    return MANTA_OK;
+  return manta_error_set(err, MANTA_ETIMEDOUT, "%s: not all is stored yet", r->upload.uri);
+}
+
+manta_status manta_run_stored(manta_run *r, double timeout_s, manta_error *err)
+{
+  if (has_all(r))
+    return MANTA_OK;
+  if (!manta_run_finished(r))
+    return manta_error_set(err, MANTA_ESTATE, "the run goes on: it is not stored before its end");
+  return await_all(r, timeout_s, err);
+}
+
 void manta__upload_end(manta_run *r)
 {
   struct manta__upload *u = &r->upload;
   manta_error err = MANTA_ERROR_INIT;
-  double limit = manta__knob_seconds(MANTA__KNOB_UPLOAD_WAIT);
-  if (!u->uri || u->stored || r->replayed || u->starts == 0)
+  double limit = u->asked ? 0 : manta__knob_seconds(MANTA__KNOB_UPLOAD_WAIT);
+  if (has_all(r))
     return;
   if (r->error.status == MANTA_ECANCELED && limit > CANCEL_S)
     limit = CANCEL_S;
-  if (send_all(r, manta__deadline(limit), &err) == MANTA_OK) {
-    reap(u);
-    return;
+  double patient = limit < PATIENT_S ? limit : PATIENT_S;
+  manta_status st = u->asked && !u->conn ? MANTA_ETIMEDOUT : await_all(r, patient, &err);
+  if (st < 0 && limit > patient) {
+    manta__warn("the last files of the run are still being uploaded to %s", u->uri);
+    st = await_all(r, limit - patient, &err);
   }
-  manta__warn("the upload to %s is not complete after %.3g s: %s\nnothing is lost, all is in %s\n"
+  if (st == MANTA_OK)
+    return;
+  manta__warn("the upload to %s is not complete after %.1f s\nnothing is lost, all is in %s\n"
               "hint: manta upload %s sends the rest",
-              u->uri, limit,
-              err.status == MANTA_ETIMEDOUT ? "the store is slow or not there" : err.message,
-              r->dir, r->dir);
+              u->uri, (double)(manta__now() - u->asked_ns) * 1e-9, r->dir, r->dir);
   manta__conn_destroy(u->conn); // it goes on for a while by itself
   u->conn = NULL;
 }

@@ -22,7 +22,8 @@ struct manta__upload {
   manta__conn *conn; /* NULL: no uploader runs */
   pid_t pid;
   int starts;
-  int64_t retry_ns;   /* when it is started again */
+  int64_t retry_ns; /* when it is started again */
+  int64_t asked_ns;
   bool asked, stored; /* to send all; it has */
 };
 

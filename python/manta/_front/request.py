@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, NoReturn
 
-from manta import _frameworks
+from manta import _frameworks, _manta
 from manta._front import callbacks as _callbacks
 from manta._front import config as _config
 from manta._front import resources
+from manta._front import storage as _storage
 from manta._front.strategy import CheckpointStrategy
 from manta._runtime.job import Job, Setting
 
@@ -77,11 +78,13 @@ class RunRequest:
     def _trusted_path(self, home: Path) -> Path:
         """A checkpoint from elsewhere may hold a pickle, and reading it runs what its writer put
         into it: without trust the workers do not read it. Here only the answer comes sooner."""
-        path = Path(self.checkpoint).expanduser().resolve()
+        uri = _storage.stored_at("checkpoint", self.checkpoint)
+        path = self._brought(uri) if uri else Path(self.checkpoint).expanduser().resolve()
         if not (path / "manifest.json").is_file():
             self._refuse_path(path)
         self.trust = self.trust or (path.is_relative_to(home.expanduser().resolve())
-                                    and path.stat().st_uid == os.geteuid())
+                                    and path.stat().st_uid == os.geteuid()
+                                    and not _storage.is_foreign(path))
         if not self.trust:
             from manta import _state
             if _state.is_pickled(path):
@@ -89,6 +92,15 @@ class RunRequest:
                                       f"loading it runs the code that its author put into it\n"
                                       f"hint: run(..., trust=True) if it is yours")
         return path
+
+    @staticmethod
+    def _brought(uri: str) -> Path:
+        """Of a checkpoint in a store: where this host has it, or has it now."""
+        path = Path(_manta.storage_local(uri))
+        if not (path / "manifest.json").is_file():
+            _manta.storage_download(uri, str(path))
+            (path / _storage.FETCHED).write_text(uri)
+        return path.resolve()
 
     def _refuse_path(self, path: Path) -> NoReturn:
         hints = (_frameworks.get(name).hint_for_file(str(self.checkpoint))

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 from types import FrameType
@@ -65,6 +66,7 @@ class Run:
         self._caller = Caller([c for c in callbacks if not is_fed(c)])
         self._told = not self._caller.callbacks  # of the end
         self._notices = Notices(trainer)
+        self._uri = trainer.storage()
         self._run = start()
         self.directory = trainer.run_dir()
         _note(self)
@@ -146,10 +148,27 @@ class Run:
         """Ends it if it is going on. Idempotent; nothing in a forked child, whose run it isn't."""
         if self._closed or os.getpid() != self._process:
             return
+        self._await_storage()
         self._run.close()
         self._closed = True
         self._notices.end()
         self.finish(error=True)
+
+
+    def _await_storage(self) -> None:
+        """Until a finished run is stored, if it is to be; Ctrl-C ends the waiting."""
+        if self._uri is None or not self._run.finished():
+            return
+        wait = _manta.knob("MANTA_UPLOAD_WAIT")
+        by = time.monotonic() + wait
+        try:
+            if not self._run.stored(min(2, wait)):
+                print(f"manta: the last files of the run are still being uploaded to {self._uri}",
+                      file=sys.stderr)
+                while not self._run.stored(0.2) and time.monotonic() < by:
+                    pass
+        except KeyboardInterrupt:
+            pass
 
 
 class RunIterator(Iterator[Reports]):

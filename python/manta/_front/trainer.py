@@ -15,6 +15,7 @@ from manta._front import callbacks as _callbacks
 from manta._front import hosts as _hosts
 from manta._front import resources as _resources
 from manta._front import sinks as _sinks
+from manta._front import storage as _storage
 from manta._front.request import RunRequest, name_of
 from manta._front.run import Run, RunIterator
 from manta._front.strategy import CheckpointStrategy
@@ -316,13 +317,15 @@ class Trainer:
         Path(directory, _RECORD).write_text(json.dumps(self._record, default=repr) + "\n")
 
     @classmethod
-    def restore(cls, run_dir: str | Path, **arguments: Any) -> Trainer:
+    def restore(cls, run_dir: str | Path, *, trust: bool = False, **arguments: Any) -> Trainer:
         """A trainer whose next run goes on with the unfinished one in that directory. Its
-        arguments are the recorded ones; those given here count more."""
+        arguments are the recorded ones; those given here count more. s3://BUCKET/PREFIX/RUN is
+        downloaded; trust: its checkpoints may hold pickles of others."""
         if not isinstance(run_dir, (str, Path)):
             raise TypeError(f"restore takes the directory of a run, not {run_dir!r}")
         import json
-        path = Path(run_dir).expanduser().resolve()
+        path = _storage.fetched("run_dir", run_dir).resolve()
+        _storage.check_trust(path, trust)
         try:
             record = json.loads((path / _RECORD).read_text())
         except FileNotFoundError:
@@ -331,7 +334,9 @@ class Trainer:
         record["num_workers"] = record["num_workers"] and (
             tuple(record["num_workers"]) if isinstance(record["num_workers"], list)
             else record["num_workers"])
-        trainer = cls(**{**record, "logdir": path.parent, **arguments})
+        uri = _storage.stored_at("run_dir", run_dir)
+        home = path.parent if uri is None else uri.rpartition("/")[0]
+        trainer = cls(**{**record, "logdir": home, **arguments})
         trainer._resume = str(path)
         return trainer
 
@@ -426,7 +431,13 @@ def _check_kept(keep: bool, framework: str) -> None:
 def _directory(name: str, given: Any) -> str | None:
     if given is not None and not isinstance(given, (str, Path)):
         raise TypeError(f"{name} must be a path, not {given!r}")
-    return None if given is None else str(Path(given).expanduser())
+    if given is None:
+        return None
+    uri = _storage.stored_at(name, given)
+    if uri is not None:
+        return uri
+    text = str(given)
+    return str(_storage.path_at(name, text) if "://" in text else Path(text).expanduser())
 
 
 def _check_callable(what: str, given: Any) -> None:

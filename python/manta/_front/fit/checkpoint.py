@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Iterator, Self
 
 from manta import _manta
+from manta._front import storage as _storage
 from manta._front.fit import files as _files
-from manta._front.fit.uri import local_path, uri_of
 from manta._names import public
 
 MANIFEST = "manifest.json"
@@ -55,7 +55,7 @@ class Checkpoint:
         if isinstance(path, dict):
             raise TypeError("Checkpoint takes a directory, not a dict\n"
                             "hint: Checkpoint.from_dict({…})")
-        self._path, self._trust, self._move = local_path("path", path), trust, move
+        self._path, self._trust, self._move = _storage.path_at("path", path), trust, move
 
     @classmethod
     def _made(cls, **parts: Any) -> Self:
@@ -145,7 +145,7 @@ class Checkpoint:
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Its directory, or a dict as one, written to `path` or a new temporary directory. A dict
         takes the place of one that is there."""
-        to = Path(tempfile.mkdtemp(prefix="checkpoint_")) if path is None else local_path(
+        to = Path(tempfile.mkdtemp(prefix="checkpoint_")) if path is None else _storage.path_at(
             "path", path)
         if self._path is not None:
             if not self._path.is_dir():
@@ -199,16 +199,27 @@ class Checkpoint:
 
     @classmethod
     def from_uri(cls, uri: str, *, trust: bool = False) -> Self:
-        """One at file:///path."""
-        return cls._made(path=local_path("uri", uri), trust=trust)
+        """One at file:///path or s3://BUCKET/PREFIX, which is downloaded."""
+        if _storage.stored_at("uri", uri) is None:
+            return cls._made(path=_storage.path_at("uri", uri), trust=trust)
+        place = Path(tempfile.mkdtemp(prefix="checkpoint_"))
+        made = cls._made(path=place, trust=trust)
+        weakref.finalize(made, shutil.rmtree, place, ignore_errors=True)
+        _manta.storage_download(uri, str(place))
+        return made
 
     def to_uri(self, uri: str) -> str:
-        """Writes it there."""
-        return uri_of(Path(self.to_directory(local_path("uri", uri))))
+        """Writes it there: file:///path or s3://BUCKET/PREFIX."""
+        stored = _storage.stored_at("uri", uri)
+        if stored is None:
+            return Path(self.to_directory(_storage.path_at("uri", uri))).as_uri()
+        with self.as_directory() as place:
+            _manta.storage_upload(place, stored)
+        return stored
 
     @property
     def uri(self) -> str | None:
-        return None if self._path is None else uri_of(self._path)
+        return None if self._path is None else self._path.as_uri()
 
     # --- what else --------------------------------------------------------------------------------
 
@@ -283,6 +294,7 @@ def _is_own(path: Path) -> bool:
     home = Path(_manta.knob("MANTA_RESULTS") or "~/manta_results").expanduser()
     try:
         found = path.resolve()
-        return found.is_relative_to(home.resolve()) and found.stat().st_uid == os.geteuid()
+        return (found.is_relative_to(home.resolve()) and found.stat().st_uid == os.geteuid()
+                and not _storage.is_foreign(found))
     except OSError:
         return False

@@ -13,7 +13,7 @@ from typing import Any, Callable, TypeVar
 from manta import _manta
 from manta._front import callbacks as _callbacks
 from manta._front import resources as _resources
-from manta._front.fit.uri import local_path
+from manta._front import storage as _storage
 from manta._front.strategy import CheckpointStrategy
 from manta._names import arguments, public
 
@@ -140,10 +140,11 @@ class SyncConfig:
 @dataclass
 class RunConfig:
     """name: of the experiment, whose directory is storage_path/name; without one it is made of the
-    trainer's name and the time. storage_path (= local_dir): without one MANTA_RESULTS, else
-    ~/manta_results. stop: ends the run when it is reached: {metric: least value}, a function of
-    (trial id, result), or an object with such a __call__ and stop_all(). verbose=0: print
-    nothing; 1 and more: the progress, as ProgressCallback(1) and (2) show it.
+    trainer's name and the time. storage_path (= local_dir): a directory, or s3://BUCKET/PREFIX;
+    without one MANTA_RESULTS, else ~/manta_results. stop: ends the run when it is reached: {metric:
+    least value}, a function of (trial id, result), or an object with such a __call__ and
+    stop_all(). verbose=0: print nothing; 1 and more: the progress, as ProgressCallback(1) and (2)
+    show it.
     sync_config, progress_reporter and log_to_file are taken and mean nothing: checkpoints, rows and
     the output of every rank are in the run's directory."""
     name: str | None = None
@@ -167,7 +168,7 @@ class RunConfig:
             raise ValueError("storage_path and local_dir are the same: give one of them")
         self.storage_path = self.storage_path if self.storage_path is not None else self.local_dir
         if self.storage_path is not None:
-            local_path("storage_path", self.storage_path)
+            _storage.staged("storage_path", self.storage_path)
         self.callbacks = _callbacks.checked(self.callbacks)
         self.failure_config = _of("failure_config", self.failure_config, FailureConfig)
         self.checkpoint_config = _of("checkpoint_config", self.checkpoint_config, CheckpointConfig)
@@ -179,7 +180,12 @@ class RunConfig:
         """Where experiments are."""
         if self.storage_path is None:
             return Path(_manta.knob("MANTA_RESULTS") or "~/manta_results").expanduser().absolute()
-        return local_path("storage_path", self.storage_path)
+        return _storage.staged("storage_path", self.storage_path)
+
+    def uri(self) -> str | None:
+        """Where they are stored besides; None: nowhere."""
+        return (None if self.storage_path is None
+                else _storage.stored_at("storage_path", self.storage_path))
 
 
 def check_stop(stop: Any) -> None:

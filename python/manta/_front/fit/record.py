@@ -11,11 +11,14 @@ from typing import Any
 
 import cloudpickle
 
+from manta import _manta
+
 RECORD = "trainer.pkl"
 
 
-def write(experiment: Path, arguments: dict[str, Any]) -> None:
-    """The arguments of a trainer. One that cannot be pickled is left out: restore() asks for it."""
+def write(experiment: Path, arguments: dict[str, Any], uri: str | None = None) -> None:
+    """The arguments of a trainer. One that cannot be pickled is left out: restore() asks for it.
+    uri: where the experiment is stored besides."""
     kept: dict[str, bytes] = {}
     for name, value in arguments.items():
         try:
@@ -26,6 +29,8 @@ def write(experiment: Path, arguments: dict[str, Any]) -> None:
     temporary = experiment / f".{RECORD}-{os.getpid()}"
     temporary.write_bytes(pickle.dumps(kept))
     os.replace(temporary, experiment / RECORD)
+    if uri is not None:
+        _manta.storage_upload(str(experiment / RECORD), f"{uri}/{RECORD}")
 
 
 def exists(experiment: Path) -> bool:

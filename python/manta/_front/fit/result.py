@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import IO, Any, Iterator
 
 from manta import _manta
+from manta._front import storage as _storage
 from manta._front.callbacks import SGDCallback
 from manta._front.fit.checkpoint import MANIFEST, Checkpoint
 from manta._front.fit.configs import CheckpointConfig
-from manta._front.fit.uri import local_path
 from manta._names import public
 
 Row = dict[str, Any]
@@ -54,8 +54,8 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str]) -> Result:
-        """That of an earlier run, whose directory `Result.path` was."""
-        run = local_path("path", path)
+        """That of an earlier run, whose directory `Result.path` was, or its URI."""
+        run = _storage.fetched("path", path)
         if not (run / "run.log").exists():
             raise ValueError(f"{run} is not the directory of a run\nhint: Result.path, a directory "
                              f"in storage_path/name")

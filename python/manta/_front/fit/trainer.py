@@ -10,17 +10,17 @@ import warnings
 from pathlib import Path
 from typing import Any, Callable, Self
 
-from manta import _frameworks
+from manta import _frameworks, _manta
 from manta._frameworks.base import BackendConfig
 from manta._front import callbacks as _callbacks
 from manta._front import request as _request
+from manta._front import storage as _storage
 from manta._front.fit import configs, context, record
 from manta._front.fit import result as _result
 from manta._front.fit.checkpoint import Checkpoint
 from manta._front.fit.configs import RunConfig, ScalingConfig
 from manta._front.fit.failure import as_failure
 from manta._front.fit.result import History, Result
-from manta._front.fit.uri import local_path
 from manta._front.run import Reports, Run
 from manta._front.trainer import Trainer
 from manta._names import arguments
@@ -97,12 +97,15 @@ class DataParallelTrainer:
     # --- a run that broke off ---------------------------------------------------------------------
 
     _restored: Path | None = None  # the directory of an experiment that goes on
+    _uri: str | None = None  # where that one is stored
     _resumed: Path | None = None  # and that of its last run
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str]) -> bool:
         """Whether restore(path) finds an experiment there."""
-        return record.exists(local_path("path", path))
+        uri = _storage.stored_at("path", path)
+        return (record.exists(_storage.path_at("path", path)) if uri is None
+                else _manta.storage_has(uri, record.RECORD))
 
     @classmethod
     def restore(cls, path: str | os.PathLike[str], train_loop_per_worker: Any = None,
@@ -111,8 +114,10 @@ class DataParallelTrainer:
                 metadata: dict[str, Any] | None = None, trust: bool = False) -> Self:
         """A trainer whose fit() goes on with the experiment in that directory, storage_path/name,
         from its newest checkpoint; if it was finished, fit() gives its result again. The arguments
-        are those of then; what is given here counts more."""
-        experiment = local_path("path", path)
+        are those of then; what is given here counts more. A path s3://… is downloaded; trust: what
+        others could have written there is believed."""
+        experiment = _storage.fetched("path", path)
+        _storage.check_trust(experiment, trust)
         given = {"train_loop_per_worker": train_loop_per_worker,
                  "train_loop_config": train_loop_config, "scaling_config": scaling_config,
                  "datasets": datasets, "preprocessor": preprocessor, "metadata": metadata}
@@ -124,6 +129,7 @@ class DataParallelTrainer:
         trainer = cls(**found)
         trainer.backend_config = trainer._checked_backend(backend)
         trainer._restored, trainer._resumed = experiment, record.newest_run(experiment)
+        trainer._uri = _storage.stored_at("path", path)
         return trainer
 
     def _arguments(self) -> dict[str, Any]:
@@ -140,12 +146,12 @@ class DataParallelTrainer:
     def fit(self) -> Result:
         """Runs it to its end. What the train function raises beyond max_failures comes out as its
         own type, which is a TrainingFailedError as well."""
-        experiment = self._experiment()
+        experiment, uri = self._experiment()
         if self._resumed is not None and self._is_over(self._resumed):
             return _result.read(self._resumed, self._kept(), self.train_loop_config)
-        record.write(experiment, self._arguments())
+        record.write(experiment, self._arguments(), uri)
         history = History(f"{secrets.token_hex(3)[:5]}_00000")
-        trainer = self._trainer(experiment, history)
+        trainer = self._trainer(experiment if uri is None else uri, history)
         trainer._resume = None if self._resumed is None else str(self._resumed)
         try:
             run = trainer._begin(self._request(experiment.name, history.trial_id))
@@ -160,14 +166,15 @@ class DataParallelTrainer:
         finally:
             trainer.shutdown()
 
-    def _experiment(self) -> Path:
-        """Its directory: storage_path/name."""
+    def _experiment(self) -> tuple[Path, str | None]:
+        """Its directory, storage_path/name, and its URI if it is stored elsewhere."""
         if self._restored is not None:
-            return self._restored
+            return self._restored, self._uri
+        uri = self.run_config.uri()
         name = self.run_config.name or time.strftime(f"{type(self).__name__}_%Y-%m-%d_%H-%M-%S")
-        return self.run_config.directory() / name
+        return self.run_config.directory() / name, None if uri is None else f"{uri}/{name}"
 
-    def _trainer(self, experiment: Path, history: History) -> Trainer:
+    def _trainer(self, experiment: Path | str, history: History) -> Trainer:
         scaling, run, failure = self.scaling_config, self.run_config, self._failures()
         return Trainer(self.backend_config, scaling.num_workers, scaling.use_gpu,
                        scaling.resources_per_worker,
