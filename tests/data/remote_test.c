@@ -98,6 +98,21 @@ static void only_what_was_announced_is_fetched(void **state)
   web_stop(&w);
 }
 
+static manta_status rows_of(manta_dataset *d, int64_t block, int64_t *out, manta_error *err)
+{
+  manta_reader *r;
+  manta_batch *b;
+  int rc;
+  *out = 0;
+  MANTA_TRY(manta_reader_open(&r, d, block, 1, err));
+  while ((rc = manta_reader_next(r, &b, err)) == 1) {
+    *out += manta_batch_rows(b);
+    manta_batch_destroy(b);
+  }
+  manta_reader_close(r);
+  return (manta_status)rc;
+}
+
 static void data_sets_lie_behind_urls(void **state)
 {
   struct web w;
@@ -174,6 +189,37 @@ static void an_object_is_looked_at_once(void **state)
   assert_ok(manta__source_open(&s, url_of(&w, "once.csv"), &err), &err);
   assert_bytes(s, 0, 10);
   manta__source_close(s);
+  web_stop(&w);
+}
+
+// Where no character quotes, a file is cut by looking around the cuts, and in the same places.
+static void cuts_are_found_without_reading_all(void **state)
+{
+  struct web w;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_dataset *d[2];
+  web_start(&w, body, body_size, NULL);
+  const char *url = url_of(&w, "cuts.csv");
+  for (c.block_bytes = 1000000; c.block_bytes < 1000007; c.block_bytes++) { // a row has 7 bytes
+    int64_t sent[2];
+    for (int i = 0; i < 2; i++) {
+      sent[i] = w.sent;
+      c.no_quotes = i;
+      assert_ok(manta_dataset_open(&d[i], &url, 1, &c, &err), &err);
+      sent[i] = w.sent - sent[i];
+    }
+    assert_true(sent[0] - sent[1] > (int64_t)body_size / 2); // both have looked at the beginning
+    assert_int_equal(manta_dataset_blocks(d[0]), manta_dataset_blocks(d[1]));
+    for (int64_t b = 0; b < manta_dataset_blocks(d[0]); b++) {
+      int64_t rows[2];
+      for (int i = 0; i < 2; i++)
+        assert_ok(rows_of(d[i], b, &rows[i], &err), &err);
+      assert_int_equal(rows[0], rows[1]);
+    }
+    manta_dataset_close(d[0]);
+    manta_dataset_close(d[1]);
+  }
   web_stop(&w);
 }
 
@@ -521,6 +567,7 @@ int main(void)
       cmocka_unit_test(keys_are_lent),
       cmocka_unit_test(a_server_without_ranges_is_one_stream),
       cmocka_unit_test(an_object_is_looked_at_once),
+      cmocka_unit_test(cuts_are_found_without_reading_all),
       cmocka_unit_test(listings_that_make_no_sense_are_refused),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -36,6 +36,7 @@ struct web {
   /* What it saw: */
   _Atomic int requests;
   _Atomic int64_t last; /* the last byte that was asked for */
+  _Atomic int64_t sent; /* bytes of bodies */
 };
 
 static inline void web_send(int fd, const void *p, size_t n)
@@ -97,6 +98,7 @@ static inline bool web_body(struct web *w, int fd, const char *request)
       web_reset(fd);
     return false;
   }
+  w->sent += (int64_t)n;
   web_reply(fd, status, headers, w->body + from, n);
   return true;
 }
