@@ -5,11 +5,13 @@
  *   data make   --dir D [--rows 1000000] [--files 8] [--digits 6]
  *   data read   --dir D [--threads 1] [--reps 5] [--filter 0]
  *   data verify --dir D
+ *   data get    --dir URI [--mb 1024] [--reps 5]
  *
  * make writes the reference set: 20 columns of floats with so many significant digits, one of
  * integers, and a header (184 MB with a million rows). read prints csv_mb_s, a figure per pass over
  * all files: from opening the data set until the last batch was given back; with a filter, rows
  * whose first column is above 0. verify compares every number with strtod's, and prints `wrong`.
+ * get reads so many MB of bytes behind a URI, by one thread, and prints get_mb_s.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -203,6 +205,27 @@ static void verify(int argc, char **argv)
   manta_dataset_close(d);
 }
 
+// --- get ----------------------------------------------------------------------------------------
+
+// Records of bytes: nothing is parsed.
+static void get(int argc, char **argv)
+{
+  const char *uri = bench_arg_text(argc, argv, "dir", "");
+  double mb = (double)bench_arg(argc, argv, "mb", 1024);
+  manta_value types = MANTA_MAP(MANTA_KV_STR("bytes", "u8[62500]"));
+  manta_data_config cfg = MANTA_DATA_CONFIG_INIT;
+  cfg.format = "fixed";
+  cfg.types = &types;
+  cfg.block_bytes = (size_t)1 << 28;
+  for (long i = bench_arg(argc, argv, "reps", 5); i > 0; i--) {
+    int64_t from = bench_now();
+    int64_t rows = read_once(uri, 1, &cfg);
+    if ((double)rows * 62500 != mb * 1e6)
+      bench_die("%s: has %lld records only", uri, (long long)rows);
+    bench_sample("get_mb_s", mb / ((double)(bench_now() - from) / 1e9));
+  }
+}
+
 int main(int argc, char **argv)
 {
   const char *what = argc > 1 ? argv[1] : "";
@@ -212,7 +235,9 @@ int main(int argc, char **argv)
     measure(argc, argv);
   else if (!strcmp(what, "verify"))
     verify(argc, argv);
+  else if (!strcmp(what, "get"))
+    get(argc, argv);
   else
-    bench_die("data make, read or verify");
+    bench_die("data make, read, verify or get");
   return 0;
 }

@@ -63,6 +63,7 @@ class Sizes:
     dash_rows: int = 1_000_000
     data_links_mb: int = 20_000
     data_reps: int = 3  # passes over all files in one process
+    get_mb: int = 1000
     comm_reps: int = 9  # rounds per size
     gloo_reps: int = 3
     comm_ms: int = 60  # per size
@@ -83,9 +84,8 @@ class Sizes:
 
 QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
               step_ms=10, ddp_mb=1, ddp_us=500, same_mb=1,
-              dash_rows=2000,
-              net_mb=1, data_rows=2000, data_links_mb=4, data_reps=2, comm_reps=1, gloo_reps=1,
-              comm_ms=2,
+              dash_rows=2000, net_mb=1, data_rows=2000, data_links_mb=4, data_reps=2, get_mb=20,
+              comm_reps=1, gloo_reps=1, comm_ms=2,
               comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5,
               py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_runs=10,
               py_steps=5, py_batch=2)

@@ -25,10 +25,9 @@ NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report
          "comm-broadcast-private", "comm-allgather-shared", "comm-allgather-private",
          "comm-reduce_scatter-shared", "comm-reduce_scatter-private", "comm-limit", "comm-wait-2",
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
-         "comm-same", "ddp", "ddp-overlap", "data-csv-1", "data-csv-2",
-         "dash-chart", "dash-cold", "dash-rss", "sink-rows", "sink-call", "sink-events",
-         "sink-memory", "data-load", "data-load-filter", "data-load-again", "data-first",
-         "data-memory"]
+         "comm-same", "ddp", "ddp-overlap", "data-csv-1", "data-csv-2", "dash-chart", "dash-cold",
+         "dash-rss", "sink-rows", "sink-call", "sink-events", "sink-memory", "data-load",
+         "data-load-filter", "data-load-again", "data-first", "data-memory", "s3-get"]
 OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
               "py-fit-stall", "py-fit-directory", "py-step", "py-again", "py-again-fresh",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 
 #define CHUNK  ((int64_t)2 << 20)
+#define LARGE  ((int64_t)8 << 20) /* of a long range: fewer requests */
 #define SLOTS  MANTA__HTTP_SLOTS
 #define NEARBY 65536 /* the least that is asked for where nothing was announced */
 
@@ -30,7 +31,8 @@ struct manta__ranges {
   const struct manta__http *http;
   struct manta__http_client *client;
   struct range_chunk chunk[SLOTS];
-  uint8_t *data[SLOTS]; /* CHUNK bytes each */
+  uint8_t *data[SLOTS]; /* `each` bytes, CHUNK at least */
+  int64_t each;
   int64_t first, count; /* the chunks that there are: numbers first … first + count - 1 */
   int64_t from, to;     /* what was announced */
   /* A server without ranges: slot 0 has the stream, data[0] a part of it. */
@@ -167,10 +169,10 @@ static manta_status ask(struct manta__ranges *s, int slot, manta_error *err)
 static manta_status add_chunk(struct manta__ranges *s, int64_t at, int64_t end, manta_error *err)
 {
   int slot = (int)((s->first + s->count) % SLOTS);
-  if (!s->data[slot] && !(s->data[slot] = manta__malloc((size_t)CHUNK)))
+  if (!s->data[slot] && !(s->data[slot] = manta__malloc((size_t)s->each)))
     return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to read it", s->name);
   s->chunk[slot] =
-      (struct range_chunk){.at = at, .size = (size_t)(end - at < CHUNK ? end - at : CHUNK)};
+      (struct range_chunk){.at = at, .size = (size_t)(end - at < s->each ? end - at : s->each)};
   MANTA_TRY(ask(s, slot, err));
   s->count++;
   return MANTA_OK;
@@ -346,6 +348,8 @@ static manta_status read_locked(struct manta__ranges *s, int64_t at, void *to, s
 {
   if (!s->client)
     MANTA_TRY(manta__http_open(&s->http, &s->client, err));
+  if (!s->each)
+    s->each = s->to - s->from >= SLOTS * LARGE ? LARGE : CHUNK;
   if (!s->whole) {
     MANTA_TRY(read_ranges(s, at, to, n, err));
     if (!s->whole)
