@@ -179,6 +179,11 @@ typedef struct manta_tune_config {
   /* Asked for every row: 1: stop this trial, 2: end the experiment, 0: go on. May be NULL. */
   int (*stop_fn)(void *ctx, uint64_t trial, const manta_value *row);
   void *stop_ctx;
+  /* Asked for every row of a trial that goes on: 1: it is to have other resources, and *out is a
+   * map of "cpus", "gpus", "workers"; it saves, ends, and goes on with those. 0: as it is. It is
+   * not asked again about rows that are in the log. May be NULL. */
+  int (*resources_fn)(void *ctx, uint64_t trial, const manta_value *row, manta_value *out);
+  void *resources_ctx;
   double time_budget_s; /* of the experiment, those of earlier drivers counted in; 0: no limit */
   int keep_last;        /* checkpoints of a trial on disk; 0: 1; -1: all */
   const char *name;     /* of the directory; NULL: that of the trainer, or the program's */
@@ -190,7 +195,8 @@ typedef struct manta_tune_config {
 #define MANTA_TUNE_CONFIG_INIT                                                                     \
   {                                                                                                \
     sizeof(manta_tune_config), NULL, 0, NULL, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,  \
-        NULL, NULL, 0, 0, false, 0, false, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, false         \
+        NULL, NULL, 0, 0, false, 0, false, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL,   \
+        false                                                                                      \
   }
 
 /* Begins an experiment, or goes on with one, and gives it in *out (close it); trials begin with the

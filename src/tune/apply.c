@@ -148,7 +148,8 @@ static manta_status on_row(manta_tune *t, struct manta__trial *x, const struct m
   if (x->asked != MANTA_TRIAL_GO_ON || x->outside)
     return MANTA_OK; // on its way out
   double value = p->maximize ? -x->value : x->value;
-  MANTA_TRY(manta__choice_report(&t->choice, e->trial, x->time, value, e->value, &d, err));
+  MANTA_TRY(
+      manta__choice_report(&t->choice, e->trial, x->time, value, x->point, e->value, &d, err));
   check_copy(t, e->trial, &d);
   manta_status st = take_resources(x, &d, err);
   if (st == MANTA_OK && d.verdict == MANTA_TRIAL_COPY && d.config.type == MANTA_MAP)
@@ -165,6 +166,16 @@ static manta_status on_row(manta_tune *t, struct manta__trial *x, const struct m
   out->verdict = d.verdict;
   out->end_all = said == 2;
   return MANTA_OK;
+}
+
+// It saves, and goes on at once when it has ended.
+static manta_status on_resources(struct manta__trial *x, const struct manta__event_rec *e,
+                                 manta_error *err)
+{
+  x->asked = MANTA_TRIAL_PAUSE;
+  x->again = true;
+  x->popped = MANTA_TRIAL_GO_ON;
+  return manta__packed_set(&x->resources, e->value, err);
 }
 
 static manta_status on_saved(manta_tune *t, struct manta__trial *x,
@@ -264,6 +275,7 @@ static manta_status on_copied(manta_tune *t, struct manta__trial *x,
   x->from = e->from;
   x->iteration = e->iteration;
   manta__packed_fini(&x->wanted);
+  manta__choice_copied(&t->choice, e->trial);
   MANTA_TRY(manta__packed_set(&x->config, e->value, err));
   return move(t, e->trial, MANTA_TRIAL_PENDING, err);
 }
@@ -326,6 +338,8 @@ manta_status manta__experiment_apply(manta_tune *t, const struct manta__event_re
     return on_failed(t, x, e, err);
   case MANTA__T_ENDED:
     return on_ended(t, x, e, err);
+  case MANTA__T_RESOURCES:
+    return on_resources(x, e, err);
   default:
     return on_revived(t, x, e, err);
   }

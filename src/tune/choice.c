@@ -6,7 +6,8 @@
 
 #include "base/alloc.h"
 
-#define RESAMPLE 0.25
+#define RESAMPLE     0.25
+#define PB2_INTERVAL 60 /* as PBT's */
 
 // --- options -------------------------------------------------------------------------------------
 
@@ -76,7 +77,13 @@ static manta_status make_scheduler(struct manta__choosers *c, const manta_tune_c
   c->resample = sc.resample;
   c->decides = strcmp(name, "fifo") != 0;
   c->learns |= c->decides;
-  return manta__scheduler_create(&c->scheduler, name, &sc, err);
+  bool pb2 = !strcmp(name, "pb2"); // decides as PBT does, and explores in its own way
+  if (pb2 && !c->searcher)
+    return manta_error_set(err, MANTA_EINVAL, "pb2 needs a space, which own_searcher has not");
+  if (pb2)
+    MANTA_TRY(
+        manta__pb2_init(&c->pb2, &c->space, sc.interval > 0 ? sc.interval : PB2_INTERVAL, err));
+  return manta__scheduler_create(&c->scheduler, pb2 ? "pbt" : name, &sc, err);
 }
 
 manta_status manta__choice_init(struct manta__choosers *c, const manta_tune_config *cfg,
@@ -109,6 +116,7 @@ void manta__choice_fini(struct manta__choosers *c)
 {
   manta__searcher_destroy(c->searcher);
   manta__scheduler_destroy(c->scheduler);
+  manta__pb2_fini(&c->pb2);
   manta__space_fini(&c->space);
   *c = (struct manta__choosers){0};
 }
@@ -144,9 +152,15 @@ manta_status manta__choice_begin(struct manta__choosers *c, uint64_t number,
                                 : MANTA_OK;
 }
 
+static const double *point_of(const struct manta__choosers *c, uint64_t number)
+{
+  const struct manta__search *h = c->searcher ? manta__search_of(c->searcher) : NULL;
+  return h && number < (uint64_t)h->count ? h->samples[number].point : NULL;
+}
+
 manta_status manta__choice_report(struct manta__choosers *c, uint64_t number, double time,
-                                  double value, const manta_value *row, manta_decision *out,
-                                  manta_error *err)
+                                  double value, const double *point, const manta_value *row,
+                                  manta_decision *out, manta_error *err)
 {
   struct manta__decision d = {0};
   *out = (manta_decision){.trial = number};
@@ -158,10 +172,19 @@ manta_status manta__choice_report(struct manta__choosers *c, uint64_t number, do
                : MANTA_OK;
   if (!c->decides)
     return MANTA_OK;
+  if (c->pb2.seen)
+    MANTA_TRY(
+        manta__pb2_observe(&c->pb2, number, point ? point : point_of(c, number), time, value, err));
   MANTA_TRY(manta__scheduler_report(c->scheduler, number, time, value, &d, err));
   out->verdict = (manta_verdict)d.verdict; // the same in the same order
   out->from = d.from;
   return MANTA_OK;
+}
+
+void manta__choice_copied(struct manta__choosers *c, uint64_t number)
+{
+  if (c->pb2.seen)
+    manta__pb2_forget(&c->pb2, number);
 }
 
 void manta__choice_saved(struct manta__choosers *c, uint64_t number)
@@ -213,16 +236,16 @@ manta_status manta__choice_explore(struct manta__choosers *c, uint64_t number, c
   *point = NULL;
   if (!c->searcher)
     return MANTA_OK;
-  const struct manta__search *h = manta__search_of(c->searcher);
-  if (!from && number < (uint64_t)h->count)
-    from = h->samples[number].point;
+  from = from ? from : point_of(c, number);
   double *to = manta__calloc((size_t)c->space.count + 1, sizeof *to);
   if (!to || !from) {
     manta__free(to);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a trial");
   }
   manta__explore(&c->space, from, c->resample, c->seed, turn, to);
-  manta_status st = manta__space_config(&c->space, to, config, err);
+  manta_status st = c->pb2.seen ? manta__pb2_propose(&c->pb2, c->seed, turn, to, err) : MANTA_OK;
+  if (st == MANTA_OK)
+    st = manta__space_config(&c->space, to, config, err);
   if (st < 0)
     manta__free(to);
   else

@@ -8,6 +8,7 @@
 
 #include <manta/tune.h>
 
+#include "tune/pb2.h"
 #include "tune/scheduler.h"
 #include "tune/searcher.h"
 
@@ -19,8 +20,9 @@ struct manta__choosers {
   manta_searcher own_searcher;
   struct manta__scheduler *scheduler; /* or NULL: own_scheduler */
   manta_scheduler own_scheduler;
-  bool decides; /* the scheduler is not fifo */
-  bool learns;  /* somebody looks at the metric */
+  struct manta__pb2 pb2; /* pb2.seen NULL: copies explore at random */
+  bool decides;          /* the scheduler is not fifo */
+  bool learns;           /* somebody looks at the metric */
 };
 
 manta_status manta__choice_init(struct manta__choosers *c, const manta_tune_config *cfg,
@@ -33,10 +35,13 @@ int manta__choice_suggest(struct manta__choosers *c, uint64_t number, bool again
                           manta_value *config, manta_error *err);
 manta_status manta__choice_begin(struct manta__choosers *c, uint64_t number,
                                  const manta_value *config, manta_error *err);
-/* What becomes of a trial. `value` is to be minimized; *out is to be finished by its config. */
+/* What becomes of a trial. `value` is to be minimized; `point` is its own, or NULL: the searcher's;
+ * *out is to be finished by its config. */
 manta_status manta__choice_report(struct manta__choosers *c, uint64_t number, double time,
-                                  double value, const manta_value *row, manta_decision *out,
-                                  manta_error *err);
+                                  double value, const double *point, const manta_value *row,
+                                  manta_decision *out, manta_error *err);
+/* It goes on from another one's state. */
+void manta__choice_copied(struct manta__choosers *c, uint64_t number);
 void manta__choice_saved(struct manta__choosers *c, uint64_t number);
 manta_status manta__choice_end(struct manta__choosers *c, uint64_t number, double value,
                                const manta_value *row, bool failed, manta_error *err);

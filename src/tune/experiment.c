@@ -260,6 +260,22 @@ static manta_status act(manta_tune *t, uint64_t number, const struct manta__outc
   }
 }
 
+static manta_status ask_resources(manta_tune *t, const struct manta__happening *h,
+                                  struct manta__outcome *o, manta_error *err)
+{
+  const struct manta__plan *p = &t->plan;
+  manta_value want = {0};
+  manta_status st = MANTA_OK;
+  if (p->resources_fn && p->resources_fn(p->resources_ctx, h->trial, h->row, &want) == 1) {
+    note(t,
+         (struct manta__event_rec){.what = MANTA__T_RESOURCES, .trial = h->trial, .value = &want},
+         &st, err);
+    o->verdict = MANTA_TRIAL_PAUSE;
+  }
+  manta_value_fini(&want);
+  return st;
+}
+
 static void end_all(manta_tune *t, bool save)
 {
   if (t->ending)
@@ -299,6 +315,8 @@ static manta_status on_row(manta_tune *t, const struct manta__happening *h, mant
     ops(t)->go_on(t->runner, h->trial);
     return MANTA_OK;
   }
+  if (o.verdict == MANTA_TRIAL_GO_ON)
+    MANTA_TRY(ask_resources(t, h, &o, err));
   return act(t, h->trial, &o, err);
 }
 

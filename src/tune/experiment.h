@@ -38,6 +38,8 @@ struct manta__plan {
   manta_value stop;
   int (*stop_fn)(void *ctx, uint64_t trial, const manta_value *row);
   void *stop_ctx;
+  int (*resources_fn)(void *ctx, uint64_t trial, const manta_value *row, manta_value *out);
+  void *resources_ctx;
   int max_failures;
   bool fail_fast;
   double budget_s;

@@ -11,10 +11,12 @@
 #define LOG_DIR "experiment"
 
 static const char *const names[] = {
-    [MANTA__T_NEW] = "new",       [MANTA__T_BEGAN] = "began",    [MANTA__T_ROW] = "row",
-    [MANTA__T_SAVED] = "saved",   [MANTA__T_PAUSED] = "paused",  [MANTA__T_POPPED] = "decided",
-    [MANTA__T_COPIED] = "copied", [MANTA__T_FAILED] = "failed",  [MANTA__T_ENDED] = "ended",
-    [MANTA__T_CLOSED] = "closed", [MANTA__T_REVIVED] = "revived"};
+    [MANTA__T_NEW] = "new",         [MANTA__T_BEGAN] = "began",
+    [MANTA__T_ROW] = "row",         [MANTA__T_SAVED] = "saved",
+    [MANTA__T_PAUSED] = "paused",   [MANTA__T_POPPED] = "decided",
+    [MANTA__T_COPIED] = "copied",   [MANTA__T_FAILED] = "failed",
+    [MANTA__T_ENDED] = "ended",     [MANTA__T_CLOSED] = "closed",
+    [MANTA__T_REVIVED] = "revived", [MANTA__T_RESOURCES] = "resources"};
 
 // --- writing -------------------------------------------------------------------------------------
 

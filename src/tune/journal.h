@@ -15,17 +15,18 @@
 
 /* What can happen to a trial; the names are in the log. */
 enum manta__trial_what {
-  MANTA__T_NEW,    /* config */
-  MANTA__T_BEGAN,  /* attempt */
-  MANTA__T_ROW,    /* row, iteration; it is a record of its own kind */
-  MANTA__T_SAVED,  /* iteration */
-  MANTA__T_PAUSED, /* it has ended for now */
-  MANTA__T_POPPED, /* verdict, from: what the scheduler decided about a paused one */
-  MANTA__T_COPIED, /* from, config, iteration */
-  MANTA__T_FAILED, /* message; it is tried again */
-  MANTA__T_ENDED,  /* state, message, result */
-  MANTA__T_CLOSED, /* of no trial: no new one comes */
-  MANTA__T_REVIVED /* a failed one is tried again, since the user said so */
+  MANTA__T_NEW,      /* config */
+  MANTA__T_BEGAN,    /* attempt */
+  MANTA__T_ROW,      /* row, iteration; it is a record of its own kind */
+  MANTA__T_SAVED,    /* iteration */
+  MANTA__T_PAUSED,   /* it has ended for now */
+  MANTA__T_POPPED,   /* verdict, from: what the scheduler decided about a paused one */
+  MANTA__T_COPIED,   /* from, config, iteration */
+  MANTA__T_FAILED,   /* message; it is tried again */
+  MANTA__T_ENDED,    /* state, message, result */
+  MANTA__T_CLOSED,   /* of no trial: no new one comes */
+  MANTA__T_REVIVED,  /* a failed one is tried again, since the user said so */
+  MANTA__T_RESOURCES /* resources: it is to pause, and to go on with these */
 };
 
 struct manta__event_rec {

@@ -59,7 +59,7 @@ manta_status manta__scheduler_create(struct manta__scheduler **out, const char *
   }
   return manta_error_set(err, MANTA_EINVAL,
                          "no scheduler is called \"%s\"\nhint: there are fifo, asha, median, "
-                         "hyperband, pbt",
+                         "hyperband, pbt, pb2",
                          name);
 }
 

@@ -63,6 +63,8 @@ static manta_status make_plan(manta_tune *t, const manta_tune_config *c, manta_e
   p->maximize = c->maximize;
   p->stop_fn = c->stop_fn;
   p->stop_ctx = c->stop_ctx;
+  p->resources_fn = c->resources_fn;
+  p->resources_ctx = c->resources_ctx;
   p->max_failures = c->max_failures;
   p->fail_fast = c->fail_fast;
   p->budget_s = c->time_budget_s;
@@ -78,7 +80,7 @@ static manta_status make_plan(manta_tune *t, const manta_tune_config *c, manta_e
 static bool needs_lockstep(const manta_tune *t)
 {
   const struct manta__plan *p = &t->plan;
-  return t->choice.decides || p->stop_fn || p->stop.count > 0;
+  return t->choice.decides || p->stop_fn || p->resources_fn || p->stop.count > 0;
 }
 
 // --- what it begins with -------------------------------------------------------------------------

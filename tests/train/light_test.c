@@ -160,7 +160,8 @@ static void a_crash_is_one_runs_own(void **state)
   take(r, 1);
   assert_ok(end(r), &one.err);
   manta_run_close(r);
-  assert_int_equal(manta_trainer_pid(one.t, 0), worker);
+  if (!SANITIZED) // which has a thread of its own: such a worker is not forked, but used up
+    assert_int_equal(manta_trainer_pid(one.t, 0), worker);
 }
 
 static void in_lockstep_a_report_waits(void **state)

@@ -9,7 +9,7 @@
 #include "scratch.h"
 #include "sim.h"
 
-static const char *const schedulers[] = {"fifo", "asha", "median", "hyperband", "pbt"};
+static const char *const schedulers[] = {"fifo", "asha", "median", "hyperband", "pbt", "pb2"};
 #define SCHEDULERS (sizeof schedulers / sizeof *schedulers)
 #define SPACE      "{\"x\": {\"$range\": {\"low\": 1, \"high\": 9}}}"
 
@@ -33,7 +33,7 @@ static void make_setting(struct setting *s, const char *dir, const char *schedul
 {
   static const char *const searchers[] = {"random", "tpe", "cmaes"};
   manta_error err = MANTA_ERROR_INIT;
-  bool fifo = !strcmp(scheduler, "fifo"), pbt = !strcmp(scheduler, "pbt");
+  bool fifo = !strcmp(scheduler, "fifo"), pbt = !strncmp(scheduler, "pb", 2);
   const char *options = fifo  ? "{}"
                         : pbt ? "{\"interval\": 2, \"quantile\": 0.4}"
                               : "{\"max_time\": 9, \"factor\": 3}";
@@ -237,6 +237,36 @@ static void other_resources_begin_a_trial_anew(void **state)
   scratch_remove(dir);
 }
 
+static int ask_grow(void *ctx, uint64_t trial, const manta_value *row, manta_value *out)
+{
+  manta_decision d = {0};
+  assert_int_equal(grow(ctx, trial, row, &d, NULL), MANTA_OK);
+  manta_value_move(out, &d.config);
+  return out->type == MANTA_MAP;
+}
+
+static void resources_may_change_under_any_scheduler(void **state)
+{
+  char *dir = scratch_make();
+  struct setting s;
+  struct sim sim = make_sim(2);
+  int asked = 0;
+  make_setting(&s, dir, "asha", 2);
+  sim.fail = sim.forgets = 0;
+  sim.length = 5;
+  s.c.resources_fn = ask_grow;
+  s.c.resources_ctx = &asked;
+  s.c.samples = 4;
+  manta_tune *t = open_experiment(&sim, &s);
+  assert_true(take(t, 100000));
+  assert_all_ended(t, 4);
+  assert_true(asked > 0);
+  assert_int_equal(sim.starts, 4 + asked);
+  manta_tune_close(t);
+  drop_setting(&s);
+  scratch_remove(dir);
+}
+
 static int suggest_three(void *ctx, uint64_t number, bool again, manta_value *config,
                          manta_error *err)
 {
@@ -282,6 +312,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(states_change_as_the_picture_says),
       cmocka_unit_test(all_paused_and_nobody_decides_is_an_error),
       cmocka_unit_test(other_resources_begin_a_trial_anew),
+      cmocka_unit_test(resources_may_change_under_any_scheduler),
       cmocka_unit_test(a_searcher_of_the_callers_has_the_last_word),
   };
   return cmocka_run_group_tests_name("experiment", tests, NULL, NULL);

@@ -5,6 +5,8 @@
  */
 #include "tune/scheduler.h"
 
+#include "tune/pb2.h"
+
 #include "base/rng.h"
 #include "test.h"
 
@@ -288,6 +290,43 @@ static void exploring_stays_in_the_space(void **state)
 
 /* --- what is refused -------------------------------------------------------------------------- */
 
+/* What gains most is at x = 0.3, whatever the others do. */
+static void pb2_proposes_what_has_gained(void **state)
+{
+  (void)state;
+  static const char text[] = "{\"x\": {\"$range\": {\"low\": 0, \"high\": 1}}, "
+                             "\"o\": {\"$choice\": [1, 2, 3]}}";
+  manta_value spec = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__space sp;
+  struct manta__pb2 p;
+  double near = 0;
+  assert_ok(manta_value_from_json(&spec, text, sizeof text - 1, &err), &err);
+  assert_ok(manta__space_init(&sp, &spec, &err), &err);
+  assert_ok(manta__pb2_init(&p, &sp, 1, &err), &err);
+  for (uint64_t i = 0; i < 40; i++) {
+    double point[2] = {(double)i / 39, (double)(i % 3)}, gain = exp(-20 * pow(point[0] - 0.3, 2));
+    assert_ok(manta__pb2_observe(&p, i, point, 1, 5, &err), &err);
+    assert_ok(manta__pb2_observe(&p, i, point, 2, 5 - gain, &err), &err);
+  }
+  assert_int_equal(p.count, 40);
+  for (uint64_t turn = 0; turn < 20; turn++) {
+    double point[2] = {0.9, 1}, again[2] = {0.9, 1};
+    assert_ok(manta__pb2_propose(&p, 3, turn, point, &err), &err);
+    assert_ok(manta__pb2_propose(&p, 3, turn, again, &err), &err);
+    assert_near(point[0], again[0], 0);
+    assert_near(point[1], 1, 0);
+    near += fabs(point[0] - 0.3) / 20;
+  }
+  assert_true(near < 0.15);
+  manta__pb2_forget(&p, 0);
+  assert_ok(manta__pb2_observe(&p, 0, (double[]){0, 0}, 9, 0, &err), &err);
+  assert_int_equal(p.count, 40); // no gain: it came with another one's state
+  manta__pb2_fini(&p);
+  manta__space_fini(&sp);
+  manta_value_fini(&spec);
+}
+
 static void what_makes_no_sense_is_refused(void **state)
 {
   (void)state;
@@ -338,6 +377,7 @@ int main(void)
       cmocka_unit_test(nothing_hangs_and_nobody_is_forgotten),
       cmocka_unit_test(the_same_calls_give_the_same_decisions),
       cmocka_unit_test(exploring_stays_in_the_space),
+      cmocka_unit_test(pb2_proposes_what_has_gained),
       cmocka_unit_test(what_makes_no_sense_is_refused),
       cmocka_unit_test(memory_may_run_out),
   };
