@@ -3,8 +3,8 @@
  * remote/ranges.h - what lies behind a URL: read in ranges, some of them ahead.
  *
  * (1) Ranges follow each other and are fetched over a few connections at once; at most
- *     MANTA__HTTP_SLOTS of them are in memory, of 2 MB each, or 8 MB where a long one is announced. Ahead of what was asked for it fetches only what
- *     manta__ranges_expect announced.
+ *     MANTA__HTTP_SLOTS of them are in memory, of 2 MB each, or 8 MB where a long one is announced.
+ *     Ahead of what was asked for it fetches only what manta__ranges_expect announced.
  * (2) What breaks off is asked for again, from the byte on that is missing; what a busy server
  *     refuses, after a pause. Six tries without a byte are a failure.
  * (3) All bytes are of the object that was opened: another ETag is a failure.
