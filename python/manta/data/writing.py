@@ -116,13 +116,15 @@ def to_pandas(d: Dataset, limit: int | None) -> Any:
 
 def to_tf(d: Dataset, features: str | Sequence[str], labels: str | Sequence[str], options: Any
           ) -> Any:
+    import numpy
     import tensorflow as tf
     chosen = d.select_columns(list(dict.fromkeys([*_names(features), *_names(labels)])))
     fields = {f.name: f for f in chosen.rows.fields()}
     batches = chosen.iter_batches(**options)
 
     def spec(name: str) -> Any:
-        kind = tf.as_dtype(formats.numpy_type(fields[name]))
+        code = formats.numpy_type(fields[name])
+        kind = tf.string if code == "str" else tf.as_dtype(numpy.dtype(code).name)
         return tf.TensorSpec((None, *fields[name].shape), kind, name=name)
 
     def pick(batch: dict[str, Any], given: str | Sequence[str]) -> Any:
