@@ -265,7 +265,7 @@ static void every_row_once_whatever_dies(void **state)
         MANTA_KV_INT("every", 1 + (int64_t)(cells_random(&noise) % 4)),
         MANTA_KV_INT("window", round % 3 ? 1 + (int64_t)(cells_random(&noise) % 120) : 0),
         MANTA_KV_INT("seed", round), MANTA_KV_INT("modulus", round % 5 == 4 ? 3 : 0),
-        MANTA_KV_INT("kill_step", (int64_t)(cells_random(&noise) % (uint64_t)(steps / 3))),
+        MANTA_KV_INT("kill_step", 1 + (int64_t)(cells_random(&noise) % (uint64_t)(steps / 3))),
         MANTA_KV_INT("kill_point", (int64_t)(cells_random(&noise) % 3)),
         MANTA_KV_INT("kill_rank", (int64_t)(cells_random(&noise) % 6)),
         MANTA_KV_INT("leave_2", steps / 9), MANTA_KV_INT("leave_1", steps / 5),
