@@ -14,17 +14,28 @@
 
 #define TILE 128
 
+// What no integer is becomes 0.
+static inline int64_t whole(double x)
+{
+  return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : 0;
+}
+
+#define CAST_float(x)  (float)(x)
+#define CAST_double(x) (double)(x)
+#define CAST_int64_t(x)                                                                            \
+  _Generic((x), float : whole((double)(x)), double : whole((double)(x)), default : (int64_t)(x))
+
 #define MOVE(OUT, IN)                                                                              \
   static void move_##OUT##_##IN(OUT *restrict to, int64_t stride, const IN *restrict from,         \
                                 int64_t rows, int64_t width)                                       \
   {                                                                                                \
     if (width == 1)                                                                                \
       for (int64_t i = 0; i < rows; i++)                                                           \
-        to[i * stride] = (OUT)from[i];                                                             \
+        to[i * stride] = CAST_##OUT(from[i]);                                                      \
     else                                                                                           \
       for (int64_t i = 0; i < rows; i++)                                                           \
         for (int64_t k = 0; k < width; k++)                                                        \
-          to[i * stride + k] = (OUT)from[i * width + k];                                           \
+          to[i * stride + k] = CAST_##OUT(from[i * width + k]);                                    \
   }
 
 #define MOVE_ALL(OUT)                                                                              \
@@ -190,7 +201,7 @@ static void put(void *to, manta_dtype dtype, double value)
   else if (dtype == MANTA_F64)
     *(double *)to = value;
   else
-    *(int64_t *)to = (int64_t)value;
+    *(int64_t *)to = whole(value);
 }
 
 // What has no C type: bits and halves, one at a time.
