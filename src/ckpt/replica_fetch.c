@@ -175,7 +175,7 @@ static int64_t log_bytes(const struct replica_fetch *f, const char *run, int her
 {
   int64_t bytes = 0;
   for (int n = 1;; n++) {
-    char name[32] = LOG, key[PATH_MAX];
+    char name[32] = LOG, key[PATH_MAX + 64];
     struct stat sb;
     if (n > 1)
       snprintf(name, sizeof name, LOG ".%d", n);
