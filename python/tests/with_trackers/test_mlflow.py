@@ -21,6 +21,7 @@ from manta import sgd
 from manta.sgd import MlflowCallback, Trainer
 
 START_S = 120.0
+pytestmark = pytest.mark.deadline(300)  # a fresh database takes the server half a minute
 
 
 class Server:
