@@ -92,7 +92,7 @@ static void assert_all_ended(const manta_tune *t, int64_t samples)
 
 static void nothing_hangs_and_nobody_is_forgotten(void **state)
 {
-  for (uint64_t seed = 0; seed < 30 * SCHEDULERS; seed++) {
+  for (uint64_t seed = 0; seed < 10 * SCHEDULERS; seed++) {
     char *dir = scratch_make();
     struct setting s;
     struct sim sim = make_sim(seed);
@@ -125,7 +125,7 @@ static void assert_same(manta_tune *a, manta_tune *b)
 
 static void a_driver_may_be_gone_after_any_event(void **state)
 {
-  for (uint64_t seed = 0; seed < 20 * SCHEDULERS; seed++) {
+  for (uint64_t seed = 0; seed < 4 * SCHEDULERS; seed++) {
     char *dir = scratch_make();
     struct setting s;
     struct sim sim = make_sim(seed);
