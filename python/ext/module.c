@@ -393,9 +393,10 @@ PyMODINIT_FUNC PyInit__manta(void)
   PyObject *m = PyModule_Create(&definition);
   if (m && add_errors(m) == 0 && add_statuses(m) == 0 && mpy_add_run(m) == 0 &&
       mpy_add_trainer(m) == 0 && mpy_add_checkpoint(m) == 0 && mpy_add_session(m) == 0 &&
-      mpy_add_comm(m) == 0 && mpy_add_train(m) == 0 && mpy_add_arrow(m) == 0 && mpy_add_batch(m) ==
-      0 && mpy_add_data(m) == 0 && mpy_add_datasource(m) == 0 && mpy_add_loader(m) == 0 &&
-      mpy_add_apply(m) == 0 && mpy_add_onearray(m) == 0 && mpy_add_sink(m) == 0)
+      mpy_add_comm(m) == 0 && mpy_add_train(m) == 0 && mpy_add_arrow(m) == 0 &&
+      mpy_add_batch(m) == 0 && mpy_add_data(m) == 0 && mpy_add_datasource(m) == 0 &&
+      mpy_add_loader(m) == 0 && mpy_add_apply(m) == 0 && mpy_add_onearray(m) == 0 &&
+      mpy_add_sink(m) == 0)
     return m;
   Py_DecRef(m);
   return NULL;

@@ -54,12 +54,9 @@ static int be_uploader(char **argv)
 
 // The command's own; workers are manta_init's, as in any program that trains (`manta bench` does).
 static int (*const parts[MANTA__ROLE_COUNT + 1])(char **argv) = {
-    [MANTA__ROLE_AGENT] = be_agent,
-    [MANTA__ROLE_BRIDGE] = be_bridge,
-    [MANTA__ROLE_WRITER] = be_writer,
-    [MANTA__ROLE_UPLOADER] = be_uploader,
-    [MANTA__ROLE_SINK] = be_sink,
-    [MANTA__ROLE_READER] = be_reader};
+    [MANTA__ROLE_AGENT] = be_agent,   [MANTA__ROLE_BRIDGE] = be_bridge,
+    [MANTA__ROLE_WRITER] = be_writer, [MANTA__ROLE_UPLOADER] = be_uploader,
+    [MANTA__ROLE_SINK] = be_sink,     [MANTA__ROLE_READER] = be_reader};
 
 static bool is_help(const char *word)
 {
