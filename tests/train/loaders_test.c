@@ -24,6 +24,7 @@ struct reading {
   manta_loader *l;
   int32_t seen[EPOCHS][ALL]; // by all ranks, in the steps that survived
   int64_t step;
+  bool waited; // for a resize, in this attempt
 };
 
 static manta_status config_filter(manta_dataset **d, int64_t modulus, manta_error *err)
@@ -143,7 +144,9 @@ static manta_status await_resize(struct reading *r, manta_error *err)
 {
   int world = manta_session_world_size(r->s);
   int64_t at = manta_session_config_int(r->s, world == 2 ? "leave_2" : "leave_1", 0);
-  for (int i = 0; world < 3 && at && r->step >= at && i < 4000; i++) {
+  bool due = world < 3 && at && r->step >= at && !r->waited;
+  r->waited |= due;
+  for (int i = 0; due && i < 1500; i++) {
     if (i % 10 == 0)
       MANTA_TRY(save(r, err));
     MANTA_TRY(manta_session_check(r->s, err));
