@@ -48,6 +48,7 @@ def sink(b: Bench) -> list[Row]:
         events += b.samples("sink", "events", "--rows", b.sizes.rows)["events_per_s"]
         theirs += peer_rows_per_s(b.sizes.rows // 20)
     grown = b.samples("sink", "memory", "--rows", 5 * b.sizes.rows)["grown_mb"]
+    grown = [max(mb, 0.1) for mb in grown]  # none at all is no figure
     cost, faster = pair_ratio(loud, quiet), pair_ratio(events, theirs) if theirs else None
     return [
         Row("sink-rows", "rows in JSON, CSV and TensorBoard files, 1 worker", "rows/s", rows,

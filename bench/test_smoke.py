@@ -61,12 +61,13 @@ def whole(row: dict[str, Any]) -> bool:
     """Two samples at least (of collectives one per size that the bar is about, of what takes an
     import of torch one), all of them positive; a loss of speed may be anything. No verdict without
     a peer that is not installed."""
-    few = 1 if row["name"].startswith(("comm-", "py-", "dash-", "data-memory")) else 2
+    once = ("comm-", "py-", "dash-", "data-memory", "sink-memory")
+    few = 1 if row["name"].startswith(once) else 2
     if row["note"].startswith("no chromium"):
         return True
     sane = row["unit"] == "%" or all(s > 0 for s in row["ours"])
     paired = row["name"] not in PAIRED or (len(row["peer"]) >= few and row["ratio"] > 0)
-    missing = row["note"].endswith("make bench-peers")
+    missing = row["note"].endswith(("make bench-peers", "scripts/tensorboard"))
     judged = row["name"] in WITHOUT_BAR or (bool(row["bar"]) and
                                             (isinstance(row["ok"], bool) or missing))
     return len(row["ours"]) >= few and sane and paired and judged and "median" in row
@@ -80,7 +81,7 @@ def bench(*args: str) -> subprocess.CompletedProcess[str]:
 def main() -> int:
     package = sys.argv[1] == "--python"
     chosen = [m for m in bench("--list").stdout.split()
-              if m.startswith("py-") == package and m not in APART]
+              if m.startswith(("py-", "data-torch", "data-ready")) == package and m not in APART]
     with tempfile.TemporaryDirectory() as d:
         out = Path(d) / "results.json"
         done = bench("--quick", *(sys.argv[1:] if package else ["--build", sys.argv[1]]),

@@ -100,7 +100,7 @@ _manta_operand() {
 
 _manta() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
-  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt tune sink mlflow upload download agent bench info doctor version help"
+  local commands="run resume status logs ps ls plot dashboard prune kill resize notice ckpt sink mlflow upload download tune agent bench info doctor version help"
   local operands
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then

@@ -13,7 +13,7 @@ from bed import COUNTER, MANTA, ROOT, Bed, main
 
 bed = Bed()
 COMMANDS = ["run", "resume", "status", "logs", "ps", "ls", "plot", "dashboard", "prune", "kill",
-            "resize", "notice", "ckpt", "tune", "sink", "mlflow", "upload", "download", "agent",
+            "resize", "notice", "ckpt", "sink", "mlflow", "upload", "download", "tune", "agent",
             "bench", "info", "doctor", "version", "help"]
 
 
