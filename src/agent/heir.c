@@ -87,15 +87,19 @@ bool manta__agent_heirs_keep_share(const struct manta__agent_worker *w)
          !g->agent->driver_lost;
 }
 
+// Only what was released is told: two groups that wait would call each other for ever.
 void manta__agent_heirs_release(struct manta__agent_group *g)
 {
+  bool freed = false;
   for (struct manta__agent_worker *w = g->workers; w; w = w->next)
     if (w->state == WORKER_GONE && w->grant) {
       manta__ledger_release(g->agent->ledger, w->grant);
       w->grant = NULL;
+      freed = true;
     }
   manta__agent_snap_bury(g);
-  manta__agent_room_freed(g->agent);
+  if (freed)
+    manta__agent_room_freed(g->agent);
 }
 
 void manta__agent_heirs_retire(struct manta__agent_group *g)

@@ -41,12 +41,13 @@ static void assert_is(manta_dataset *d, const char *want)
 
 // --- functions ----------------------------------------------------------------------------------
 
-/* What a function is told, and what it was asked. */
+/* What a function is told, and what it was asked, by any thread of a loader. */
 struct seen {
-  int calls, closes;
-  int64_t rows[64]; /* of each call */
-  int columns;      /* of the last */
-  int fails_at;     /* the call that fails; 0: none */
+  _Atomic int calls;
+  int closes;
+  _Atomic int64_t rows[64]; /* of each call */
+  _Atomic int columns;      /* of the last */
+  int fails_at;             /* the call that fails; 0: none */
 };
 
 static int64_t number_at(const manta_batch *b, const char *name, int64_t i)
@@ -58,9 +59,10 @@ static int64_t number_at(const manta_batch *b, const char *name, int64_t i)
 
 static manta_status note(struct seen *s, const manta_batch *in, manta_error *err)
 {
-  s->rows[s->calls % 64] = manta_batch_rows(in);
+  int call = s->calls++;
+  s->rows[call % 64] = manta_batch_rows(in);
   s->columns = manta_batch_columns(in);
-  if (++s->calls == s->fails_at)
+  if (call + 1 == s->fails_at)
     return manta_error_set(err, MANTA_EUSER, "it does not like row %lld",
                            (long long)number_at(in, "n", 0));
   return MANTA_OK;
