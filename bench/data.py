@@ -87,7 +87,8 @@ def against_ray(name: str, what: str, bar: float, got: Samples, theirs: Samples)
     return Row(f"data-torch-{name}", f"{what} of {BATCH:,}, {THREADS} threads", "MB/s", got[name],
                f">= {bar} x Ray Data, >= {share} x {said}", ok if ratio is not None else None,
                "Ray Data" if theirs[name] else "", theirs[name], ratio,
-               f"{said} {median(got[base]):.0f}: {of_base:.2f} x")
+               f"{said} {median(got[base]):.0f}: {of_base:.2f} x"
+               + ("" if theirs[name] else "; no Ray Data: make bench-peers"))
 
 
 def ready(b: Bench) -> list[Row]:

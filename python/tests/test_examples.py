@@ -53,6 +53,19 @@ def test_report_and_checkpoint(tmp_path: Path) -> None:
     assert 2 <= len(list(first.glob("checkpoints/*/manifest.json"))) <= 3
 
 
+def test_train_from_csv(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    ends = []
+    for env in ({}, {"KILL": "1"}):
+        out, err = example("05_train_from_csv", tmp_path, **env)
+        shown = re.findall(r"^epoch (\d)  (\d+) rows  price = ([\d.]+) size", out, re.M)
+        assert [(e, n) for e, n, _ in shown] == [(str(e), "3600") for e in range(3)], out
+        assert abs(float(shown[-1][2]) - 3) < 0.05, out
+        assert ("continuing from step 80\n" in out) == ("killed by signal 9" in err) == bool(env)
+        ends += re.findall(r"^rank \d ends with (\S+)$", out, re.M)
+    assert len(ends) == 4 and len(set(ends)) == 1, ends
+
+
 def test_files_of_a_run(tmp_path: Path) -> None:
     out, _ = example("06_files_of_a_run", tmp_path)
     assert "results.jsonl has 20 lines" in out and "progress.csv has 21 lines" in out

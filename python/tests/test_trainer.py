@@ -232,7 +232,7 @@ def test_wrong_functions_are_refused_at_once(two: Trainer, tmp_path: Path) -> No
         two.run(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not a checkpoint"):
         two.run(lambda: 1, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="manta.data"):
+    with pytest.raises(TypeError, match="manta.data"):
         two.run(lambda: 1, dataset=[1])
 
 

@@ -87,7 +87,7 @@ def test_amp() -> None:
     left = program("d004_amp")
     frame = left["result"].metrics
     assert frame["kinds"] in (["torch.bfloat16"], ["torch.float16"])
-    assert frame["weight"] == "torch.float32" and frame["loss"] < 0.75
+    assert frame["weight"] == "torch.float32" and frame["loss"] < left["result"].rows[0]["loss"]
 
 
 def test_reproducibility() -> None:
