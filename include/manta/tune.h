@@ -124,6 +124,26 @@ typedef struct manta_scheduler {
   int (*choose)(void *ctx, const uint64_t *trials, size_t count);
 } manta_scheduler;
 
+/* --- Searchers by themselves --- */
+
+/* A searcher of libmanta without an experiment, for whoever runs trials in another way. One thread
+ * at a time. */
+typedef struct manta_search manta_search;
+
+/* name and options: as in manta_tune_config. MANTA_EINVAL: there is no such searcher, it cannot
+ * search this space, or the space makes no sense; the message says why. Close it. */
+MANTA_API manta_status manta_search_open(manta_search **out, const char *name,
+                                         const manta_value *space, const manta_value *options,
+                                         uint64_t seed, manta_error *err);
+MANTA_API void manta_search_close(manta_search *s); /* NULL is fine */
+/* Combinations of all grids of the space; 1 without one. */
+MANTA_API uint64_t manta_search_grid(const manta_search *s);
+/* The config of trial `number`, into *config ({0} or a valid value). Numbers rise. */
+MANTA_API manta_status manta_search_propose(manta_search *s, uint64_t number, manta_value *config,
+                                            manta_error *err);
+/* That trial has reached `value`, which is to be small; NaN or infinite: it failed. */
+MANTA_API void manta_search_observe(manta_search *s, uint64_t number, double value);
+
 /* --- Experiments --- */
 
 typedef enum manta_event_kind {
@@ -145,8 +165,8 @@ typedef struct manta_tune_event {
   const char *message;
 } manta_tune_event;
 
-/* {0} after .size means: every default. All is copied, but for ctx of tables and what `trainer`
- * borrows, which must live until the experiment is closed. */
+/* {0} after .size means: every default. All is copied, but for ctx of tables, the payload and what
+ * `trainer` borrows, which must live until the experiment is closed. */
 typedef struct manta_tune_config {
   size_t size;              /* filled by MANTA_TUNE_CONFIG_INIT */
   const manta_value *space; /* a map; NULL: empty, so that all trials have the same config */
@@ -184,6 +204,11 @@ typedef struct manta_tune_config {
    * not asked again about rows that are in the log. May be NULL. */
   int (*resources_fn)(void *ctx, uint64_t trial, const manta_value *row, manta_value *out);
   void *resources_ctx;
+  /* Makes the config of a trial that copies another one, under pbt: *config is that of the other,
+   * to be changed. What it makes is in the log, and it is not asked for it again. NULL: every value
+   * that the space has a domain for may change. */
+  manta_status (*explore_fn)(void *ctx, uint64_t trial, manta_value *config, manta_error *err);
+  void *explore_ctx;
   double time_budget_s; /* of the experiment, those of earlier drivers counted in; 0: no limit */
   int keep_last;        /* checkpoints of a trial on disk; 0: 1; -1: all */
   const char *name;     /* of the directory; NULL: that of the trainer, or the program's */
@@ -195,8 +220,8 @@ typedef struct manta_tune_config {
 #define MANTA_TUNE_CONFIG_INIT                                                                     \
   {                                                                                                \
     sizeof(manta_tune_config), NULL, 0, NULL, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,  \
-        NULL, NULL, 0, 0, false, 0, false, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL,   \
-        false                                                                                      \
+        NULL, NULL, 0, 0, false, 0, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL,   \
+        NULL, NULL, false                                                                          \
   }
 
 /* Begins an experiment, or goes on with one, and gives it in *out (close it); trials begin with the

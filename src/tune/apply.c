@@ -264,11 +264,12 @@ static manta_status on_copied(manta_tune *t, struct manta__trial *x,
                               const struct manta__event_rec *e, manta_error *err)
 {
   manta_value config = {0};
-  double *point;
+  double *point = NULL;
   if (e->from >= t->trials.count || !e->value)
     return manta_error_set(err, MANTA_ECORRUPT, "the log has a copy of no trial");
-  MANTA_TRY(manta__choice_explore(&t->choice, e->from, t->trials.at[e->from].point,
-                                  manta__copy_turn(e->trial, x->attempt), &point, &config, err));
+  if (!t->plan.explore_fn) // a config of the caller's has no point
+    MANTA_TRY(manta__choice_explore(&t->choice, e->from, t->trials.at[e->from].point,
+                                    manta__copy_turn(e->trial, x->attempt), &point, &config, err));
   manta_value_fini(&config);
   manta__free(x->point);
   x->point = point;

@@ -320,19 +320,30 @@ static manta_status on_row(manta_tune *t, const struct manta__happening *h, mant
   return act(t, h->trial, &o, err);
 }
 
+// The config of a copy: the scheduler's, or the caller's, or one near that of the other trial.
+static manta_status explore(manta_tune *t, uint64_t number, manta_value *config, manta_error *err)
+{
+  const struct manta__plan *p = &t->plan;
+  const struct manta__trial *x = &t->trials.at[number], *from = &t->trials.at[x->from];
+  double *point = NULL;
+  MANTA_TRY(manta__packed_get(&x->wanted, config, err));
+  if (config->type == MANTA_MAP)
+    return MANTA_OK;
+  if (!p->explore_fn)
+    MANTA_TRY(manta__choice_explore(&t->choice, x->from, from->point,
+                                    manta__copy_turn(number, x->attempt), &point, config, err));
+  manta__free(point);
+  if (config->type != MANTA_MAP)
+    MANTA_TRY(manta__packed_get(&from->config, config, err));
+  return p->explore_fn ? p->explore_fn(p->explore_ctx, number, config, err) : MANTA_OK;
+}
+
 static manta_status finish_copy(manta_tune *t, uint64_t number, manta_error *err)
 {
   struct manta__trial *x = &t->trials.at[number];
   const struct manta__capture *c = capture_of(t, number);
   manta_value config = {0};
-  double *point = NULL;
-  manta_status st = manta__packed_get(&x->wanted, &config, err);
-  if (st == MANTA_OK && config.type != MANTA_MAP)
-    st = manta__choice_explore(&t->choice, x->from, t->trials.at[x->from].point,
-                               manta__copy_turn(number, x->attempt), &point, &config, err);
-  manta__free(point);
-  if (st == MANTA_OK && config.type != MANTA_MAP)
-    st = manta__packed_get(&t->trials.at[x->from].config, &config, err);
+  manta_status st = explore(t, number, &config, err);
   if (st == MANTA_OK && note(t,
                              (struct manta__event_rec){.what = MANTA__T_COPIED,
                                                        .trial = number,

@@ -40,6 +40,8 @@ struct manta__plan {
   void *stop_ctx;
   int (*resources_fn)(void *ctx, uint64_t trial, const manta_value *row, manta_value *out);
   void *resources_ctx;
+  manta_status (*explore_fn)(void *ctx, uint64_t trial, manta_value *config, manta_error *err);
+  void *explore_ctx;
   int max_failures;
   bool fail_fast;
   double budget_s;

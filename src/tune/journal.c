@@ -30,9 +30,15 @@ manta_status manta__journal_open(struct manta__journal *j, int dirfd, bool creat
   return write ? manta__log_writer_open(&j->writer, j->dirfd, create, err) : MANTA_OK;
 }
 
-void manta__journal_close(struct manta__journal *j)
+void manta__journal_stop(struct manta__journal *j)
 {
   manta__log_writer_close(j->writer);
+  j->writer = NULL;
+}
+
+void manta__journal_close(struct manta__journal *j)
+{
+  manta__journal_stop(j);
   if (j->dirfd >= 0)
     close(j->dirfd);
   *j = (struct manta__journal){.dirfd = -1};

@@ -49,6 +49,8 @@ struct manta__journal {
 /* In directory `dirfd`, which is the experiment's. create: there must be none yet. */
 manta_status manta__journal_open(struct manta__journal *j, int dirfd, bool create, bool write,
                                  manta_error *err);
+/* Writes no more, so that others may; it can still be read. */
+void manta__journal_stop(struct manta__journal *j);
 void manta__journal_close(struct manta__journal *j);
 /* The first record of a driver, and the last if all is over. */
 manta_status manta__journal_begin(struct manta__journal *j, const manta_value *info,

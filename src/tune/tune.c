@@ -65,6 +65,8 @@ static manta_status make_plan(manta_tune *t, const manta_tune_config *c, manta_e
   p->stop_ctx = c->stop_ctx;
   p->resources_fn = c->resources_fn;
   p->resources_ctx = c->resources_ctx;
+  p->explore_fn = c->explore_fn;
+  p->explore_ctx = c->explore_ctx;
   p->max_failures = c->max_failures;
   p->fail_fast = c->fail_fast;
   p->budget_s = c->time_budget_s;
@@ -325,6 +327,17 @@ manta_status manta_tune_open(manta_tune **out, const char *what, manta_error *er
 
 // --- going on ------------------------------------------------------------------------------------
 
+// Whoever keeps an experiment that is over, for its results, holds no CPUs with it, and others may
+// go on with it.
+static void let_go(manta_tune *t)
+{
+  t->over = true;
+  manta__journal_stop(&t->journal);
+  if (t->runner)
+    manta__runner_ops(t->runner)->close(t->runner);
+  t->runner = NULL;
+}
+
 int manta_tune_next(manta_tune *t, double timeout_s, manta_tune_event *out, manta_error *err)
 {
   if (!t->runner && !t->over)
@@ -335,6 +348,8 @@ int manta_tune_next(manta_tune *t, double timeout_s, manta_tune_event *out, mant
   if (rc == 1 && out)
     *out = t->out.at[t->out.next];
   t->out.next += rc == 1;
+  if (rc == 0)
+    let_go(t);
   return rc;
 }
 
@@ -379,8 +394,7 @@ void manta_tune_close(manta_tune *t)
 {
   if (!t || drv.dead) // a forked child: what runs is its parent's
     return;
-  if (t->runner)
-    manta__runner_ops(t->runner)->close(t->runner);
+  let_go(t);
   manta__journal_close(&t->journal);
   manta__choice_fini(&t->choice);
   manta__trials_fini(&t->trials);

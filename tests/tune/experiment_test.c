@@ -267,6 +267,46 @@ static void resources_may_change_under_any_scheduler(void **state)
   scratch_remove(dir);
 }
 
+static manta_status set_to_five(void *ctx, uint64_t trial, manta_value *config, manta_error *err)
+{
+  double was = manta_value_as_real(manta_value_get(config, "x"), NAN);
+  assert_true(was == 5 || (was >= 1 && was <= 9)); // that of the other trial
+  ++*(int *)ctx;
+  return manta_value_put_real(config, "x", 5);
+}
+
+static void the_caller_may_make_the_configs_of_copies(void **state)
+{
+  char *dir = scratch_make();
+  struct setting s;
+  struct sim sim = make_sim(4);
+  manta_tune_event e;
+  manta_trial x;
+  manta_error err = MANTA_ERROR_INIT;
+  int asked = 0, copied = 0, rc;
+  make_setting(&s, dir, "pbt", 4);
+  sim.fail = sim.forgets = 0;
+  sim.length = 12;
+  sim.seats = SIM_SEATS;
+  s.c.samples = SIM_SEATS;
+  s.c.explore_fn = set_to_five;
+  s.c.explore_ctx = &asked;
+  manta_tune *t = open_experiment(&sim, &s);
+  while ((rc = manta_tune_next(t, -1, &e, &err)) == 1) {
+    if (e.kind != MANTA_TUNE_COPIED)
+      continue;
+    copied++;
+    assert_ok(manta_tune_trial(t, e.trial, &x, &err), &err);
+    assert_near(manta_value_as_real(manta_value_get(x.config, "x"), NAN), 5.0, 0.0);
+  }
+  assert_ok(rc, &err);
+  assert_true(copied > 0);
+  assert_int_equal(asked, copied);
+  manta_tune_close(t);
+  drop_setting(&s);
+  scratch_remove(dir);
+}
+
 static int suggest_three(void *ctx, uint64_t number, bool again, manta_value *config,
                          manta_error *err)
 {
@@ -313,6 +353,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(all_paused_and_nobody_decides_is_an_error),
       cmocka_unit_test(other_resources_begin_a_trial_anew),
       cmocka_unit_test(resources_may_change_under_any_scheduler),
+      cmocka_unit_test(the_caller_may_make_the_configs_of_copies),
       cmocka_unit_test(a_searcher_of_the_callers_has_the_last_word),
   };
   return cmocka_run_group_tests_name("experiment", tests, NULL, NULL);

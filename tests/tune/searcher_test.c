@@ -2,6 +2,8 @@
  *
  * Searchers: they find what is there to be found, repeat themselves, and bear what trials do.
  */
+#include <manta/tune.h>
+
 #include "tune/searcher.h"
 
 #include "test.h"
@@ -274,6 +276,33 @@ static void memory_may_run_out(void **state)
   manta__space_fini(&sp);
 }
 
+static void a_searcher_works_without_an_experiment(void **state)
+{
+  static const char json[] = "{\"x\":{\"$range\":{\"low\":-5,\"high\":5}},\"k\":7}";
+  manta_value space = {0}, config = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  manta_search *s = NULL;
+  double best = INFINITY;
+  assert_ok(manta_value_from_json(&space, json, sizeof json - 1, &err), &err);
+  assert_ok(manta_search_open(&s, "tpe", &space, NULL, 3, &err), &err);
+  assert_int_equal(manta_search_grid(s), 1);
+  for (uint64_t i = 0; i < 60; i++) {
+    assert_ok(manta_search_propose(s, i, &config, &err), &err);
+    assert_int_equal(manta_value_as_int(manta_value_get(&config, "k"), 0), 7);
+    double x = manta_value_as_real(manta_value_get(&config, "x"), NAN);
+    best = fmin(best, (x - 2) * (x - 2));
+    manta_search_observe(s, i, (x - 2) * (x - 2));
+  }
+  assert_true(best < 0.01);
+  manta_search_close(s);
+  s = NULL;
+  assert_int_equal(manta_search_open(&s, "nosuch", &space, NULL, 3, &err), MANTA_EINVAL);
+  assert_null(s);
+  manta_search_close(s);
+  manta_value_fini(&config);
+  manta_value_fini(&space);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -286,6 +315,7 @@ int main(void)
       cmocka_unit_test(what_was_tried_elsewhere_counts),
       cmocka_unit_test(what_cannot_be_searched_is_refused),
       cmocka_unit_test(memory_may_run_out),
+      cmocka_unit_test(a_searcher_works_without_an_experiment),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
