@@ -59,7 +59,8 @@ static bool from_dict(PyObject *o, enum mpy_how how, manta_value *out, int depth
   manta_status st = manta_value_set_map(out);
   while (st == MANTA_OK && PyDict_Next(o, &at, &key, &x)) {
     manta_value item = {0}, name = {0};
-    if (!PyUnicode_CheckExact(key) || !from_text(key, &name) || name.u.s[0] == '$')
+    if (!PyUnicode_CheckExact(key) || !from_text(key, &name) ||
+        (name.u.s[0] == '$' && how != MPY_SPACE))
       return false;
     if (!convert(x, how, &item, depth + 1))
       return false;

@@ -65,6 +65,16 @@ void mpy_trainer_let_go(PyObject *trainer);
 void mpy_trainer_await(PyObject *trainer);
 /* Tells its run to end; nothing if it is closed. */
 void mpy_trainer_cancel(PyObject *trainer);
+/* What a trainer is made of, out of the arguments of Trainer() as a dict, whose strings are
+ * borrowed. False with an exception. Finish it in either case; {0} may be finished, too. */
+struct mpy_trainer_config {
+  manta_trainer_config config;
+  manta_host *hosts;
+  manta_value resources;
+  manta_program program;
+};
+bool mpy_trainer_config(PyObject *dict, struct mpy_trainer_config *to);
+void mpy_trainer_config_fini(struct mpy_trainer_config *c);
 /* Waits until *count is 0, which changes under the GIL; false when it took too long. */
 bool mpy_wait_until_none(const int *count);
 
@@ -77,7 +87,9 @@ bool mpy_wait_until_none(const int *count);
 enum mpy_how {
   MPY_EXACT,    /* only what comes back as the same type; else false, without an exception */
   MPY_FAITHFUL, /* exact, or pickled as a whole */
-  MPY_LOOSE     /* tuples become lists, scalars of numpy and torch numbers, the rest is pickled */
+  MPY_LOOSE,    /* tuples become lists, scalars of numpy and torch numbers, the rest is pickled */
+  MPY_SPACE     /* of spaces and configs: names may begin with $, scalars become numbers, the rest
+                   is exact, or pickled by itself */
 };
 /* Makes *out of `o`. Strings are borrowed from the objects: they must outlive the value (fini it).
  * False: not possible (EXACT), or with an exception set. */
@@ -98,7 +110,9 @@ int mpy_add_checkpoint(PyObject *module);
 int mpy_add_comm(PyObject *module);    /* Comm, Work */
 int mpy_add_session(PyObject *module); /* functions */
 int mpy_add_train(PyObject *module);   /* the train function */
-int mpy_add_arrow(PyObject *module);   /* functions */
+int mpy_add_search(PyObject *module);
+int mpy_add_tune(PyObject *module);  /* Tune */
+int mpy_add_arrow(PyObject *module); /* functions */
 int mpy_add_batch(PyObject *module);
 int mpy_add_data(PyObject *module);
 int mpy_add_datasource(PyObject *module); /* functions */

@@ -113,6 +113,13 @@ static PyObject *config(PyObject *self, PyObject *none)
   return s ? mpy_from_value(manta_session_config(s)) : NULL;
 }
 
+// Of a trial: its driver has written it, as it has the train function.
+static PyObject *trial_config(PyObject *self, PyObject *none)
+{
+  manta_session *s = session();
+  return s ? mpy_from_own(manta_session_config(s)) : NULL;
+}
+
 static PyObject *run_dir(PyObject *self, PyObject *none)
 {
   manta_session *s = session();
@@ -281,6 +288,8 @@ static PyMethodDef functions[] = {
              "Where other hosts reach this one: an address, and the interface that has it.")},
     {"iteration", iteration, METH_NOARGS,
      MPY_DOC("iteration($module)", "() -> int", "Reports made so far.")},
+    {"trial_config", trial_config, METH_NOARGS,
+     MPY_DOC("trial_config($module)", "() -> Any", "The config of this trial.")},
     {"config", config, METH_NOARGS, MPY_DOC("config($module)", "() -> Any", "The run's config.")},
     {"run_dir", run_dir, METH_NOARGS,
      MPY_DOC("run_dir($module)", "() -> str",

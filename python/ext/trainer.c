@@ -111,29 +111,26 @@ static bool take_hosts(PyObject *list, manta_trainer_config *c, manta_host **out
   return true;
 }
 
-static int make(trainer *self, manta_trainer_config *c, PyObject *resources, PyObject *program)
+static bool take_parts(struct mpy_trainer_config *to, PyObject *hosts, PyObject *resources,
+                       PyObject *program)
 {
-  manta_error err = MANTA_ERROR_INIT;
-  manta_value map = {0};
-  manta_program p = MANTA_PROGRAM_INIT;
-  bool ok = resources == Py_None || mpy_to_value(resources, MPY_EXACT, &map);
-  if (!ok && !PyErr_Occurred())
-    PyErr_SetString(PyExc_TypeError, "resources: a dict of numbers is wanted");
-  c->resources = resources == Py_None ? NULL : &map;
-  if (ok && program != Py_None) {
-    ok = mpy_program(program, &p);
-    c->program = &p;
+  if (!take_hosts(hosts, &to->config, &to->hosts))
+    return false;
+  if (resources != Py_None) {
+    if (!mpy_to_value(resources, MPY_EXACT, &to->resources)) {
+      if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "resources: a dict of numbers is wanted");
+      return false;
+    }
+    to->config.resources = &to->resources;
   }
-  if (ok && manta_trainer_create(&self->t, c, &err) < 0) {
-    mpy_raise(&err);
-    ok = false;
-  }
-  mpy_program_fini(&p);
-  manta_value_fini(&map);
-  return ok ? 0 : -1;
+  if (program == Py_None)
+    return true;
+  to->config.program = &to->program;
+  return mpy_program(program, &to->program);
 }
 
-static int init(PyObject *self, PyObject *args, PyObject *kwargs)
+static bool take_arguments(PyObject *args, PyObject *kwargs, struct mpy_trainer_config *to)
 {
   static char *names[] = {"workers",
                           "min_workers",
@@ -155,25 +152,52 @@ static int init(PyObject *self, PyObject *args, PyObject *kwargs)
                           "host_timeout",
                           "program",
                           NULL};
-  manta_trainer_config c = MANTA_TRAINER_CONFIG_INIT;
+  static const manta_trainer_config dflt = MANTA_TRAINER_CONFIG_INIT;
+  manta_trainer_config *c = &to->config;
   PyObject *resources = Py_None, *program = Py_None, *hosts = Py_None;
-  manta_host *list = NULL;
   int retry_errors = 0, pin = 0, all = 0, quiet = 0;
   long long log_limit = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$iizzipddddOipppLOdO", names, &c.workers,
-                                   &c.min_workers, &c.name, &c.logdir, &c.max_retries,
-                                   &retry_errors, &c.step_timeout_s, &c.grace_s, &c.cpus_per_worker,
-                                   &c.gpus_per_worker, &resources, &c.threads_per_worker, &pin,
-                                   &all, &quiet, &log_limit, &hosts, &c.host_timeout_s, &program))
-    return -1;
-  c.retry_errors = retry_errors;
-  c.pin = pin;
-  c.show_all_output = all;
-  c.quiet = quiet;
-  c.log_limit = log_limit;
-  int rc = take_hosts(hosts, &c, &list) ? make((trainer *)self, &c, resources, program) : -1;
-  free(list);
-  return rc;
+  *to = (struct mpy_trainer_config){.config = dflt, .program = MANTA_PROGRAM_INIT};
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "|$iizzipddddOipppLOdO", names, &c->workers, &c->min_workers, &c->name,
+          &c->logdir, &c->max_retries, &retry_errors, &c->step_timeout_s, &c->grace_s,
+          &c->cpus_per_worker, &c->gpus_per_worker, &resources, &c->threads_per_worker, &pin, &all,
+          &quiet, &log_limit, &hosts, &c->host_timeout_s, &program))
+    return false;
+  c->retry_errors = retry_errors;
+  c->pin = pin;
+  c->show_all_output = all;
+  c->quiet = quiet;
+  c->log_limit = log_limit;
+  return take_parts(to, hosts, resources, program);
+}
+
+bool mpy_trainer_config(PyObject *dict, struct mpy_trainer_config *to)
+{
+  PyObject *nothing = PyTuple_New(0);
+  bool ok = nothing && take_arguments(nothing, dict, to);
+  Py_DecRef(nothing);
+  return ok;
+}
+
+void mpy_trainer_config_fini(struct mpy_trainer_config *c)
+{
+  mpy_program_fini(&c->program);
+  manta_value_fini(&c->resources);
+  free(c->hosts);
+}
+
+static int init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct mpy_trainer_config c;
+  bool ok = take_arguments(args, kwargs, &c);
+  if (ok && manta_trainer_create(&((trainer *)self)->t, &c.config, &err) < 0) {
+    mpy_raise(&err);
+    ok = false;
+  }
+  mpy_trainer_config_fini(&c);
+  return ok ? 0 : -1;
 }
 
 static PyObject *prestart(PyObject *self, PyObject *ignored)

@@ -34,9 +34,9 @@ __version__ = version()
 __all__ = ["Aborted", "Canceled", "Error", "NoColumn", "NoRoom", "ObjectRef", "PeerLost",
            "Preempted", "WorkerLost", "air", "available_resources", "cluster_resources",
            "compat", "data", "experimental", "get", "init", "is_initialized", "nodes",
-           "prestart", "put", "sgd", "shutdown", "train", "util", "wait"]
+           "prestart", "put", "sgd", "shutdown", "train", "tune", "util", "wait"]
 
-_FRONTS = ("air", "sgd", "train")
+_FRONTS = ("air", "sgd", "train", "tune")
 _SUBMODULES = {*_FRONTS, "compat", "data", "experimental", "util"}
 _OLDER = ("manta.experimental", "manta.util")  # paths of manta._aliases that have a folder
 _DEFINED_IN = {
@@ -63,6 +63,8 @@ _DEFINED_IN = {
     "Expression": "manta.data.expression", "Schema": "manta.data.schema",
     "Checkpoint": "manta._front.fit.checkpoint", "Result": "manta._front.fit.result",
     "TrainingFailedError": "manta._front.fit.failure",
+    "Domain": "manta.tune._space", "TuneConfig": "manta.tune._tuner",
+    "TuneError": "manta.tune._analysis",
 }
 
 

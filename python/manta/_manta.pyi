@@ -291,6 +291,23 @@ class Run:
     def tell_stop(self) -> None:
         """Says that the run is ended, and how to resume."""
 
+class Search:
+    """A searcher of libmanta."""
+    def __init__(
+        self,
+        name: str,
+        space: dict[str, Any],
+        options: dict[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        ...
+    def grid(self) -> int:
+        """Combinations of all grids of its space."""
+    def observe(self, number: int, value: float, /) -> None:
+        """That trial has reached a value, which is to be small."""
+    def propose(self, number: int, /) -> dict[str, Any]:
+        """The config of a trial."""
+
 class Sink:
     """A sink without a run."""
     def __init__(
@@ -389,6 +406,33 @@ class Trainer:
         """Workers and resources."""
     def workers(self) -> int:
         """Workers of the next run."""
+
+class Tune:
+    """An experiment."""
+    def best(self, metric: str | None, maximize: bool, any_row: bool, /) -> int:
+        """The number of the best trial."""
+    def checkpoint(self, number: int, /) -> Checkpoint | None:
+        """The newest one of a trial."""
+    def checkpoint_dir(self, number: int, /) -> str | None:
+        """Its directory."""
+    def close(self) -> None:
+        """Ends what runs, and frees it."""
+    def count(self, state: int = -1, /) -> int:
+        """Of all trials, or those in a state."""
+    def dir(self) -> str:
+        """Its directory."""
+    def info(self) -> dict[str, Any]:
+        """What the experiment began with."""
+    def next(self, timeout: float = -1, /) -> tuple[int, int, int, Any, str | None] | None:
+        """(kind, trial or -1, from, row, message), or None when the experiment is over."""
+    def rows(self, number: int, /) -> list[Any]:
+        """All rows of a trial that count."""
+    def stop(self, save: bool = False, /) -> None:
+        """No further trial begins; save: those that run save first, and can go on later."""
+    def stop_trial(self, number: int, /) -> None:
+        """Ends one trial."""
+    def trial(self, number: int, /) -> dict[str, Any]:
+        """A trial as it is now."""
 
 class View:
     """Bytes of somebody else."""
@@ -561,6 +605,45 @@ def stream_data(
     """Blocks that open(block, columns) reads when they are asked for: it gives an Arrow stream of
     the columns with these numbers, and is called by many threads. schema: a stream of all columns,
     of which nothing is read."""
+
+def trial_config() -> Any:
+    """The config of this trial."""
+
+def tune_open(what: str | None, /) -> Tune:
+    """Reads an experiment."""
+
+def tune_start(
+    payload: bytes,
+    *,
+    trainer: dict[str, Any] | None = None,
+    space: Any = None,
+    samples: int = 0,
+    metric: str | None = None,
+    maximize: bool = False,
+    time_key: str | None = None,
+    searcher: str | None = None,
+    searcher_options: Any = None,
+    own_searcher: Any = None,
+    scheduler: str | None = None,
+    scheduler_options: Any = None,
+    own_scheduler: Any = None,
+    seed: int = 0,
+    concurrency: int = 0,
+    reuse: bool = False,
+    max_failures: int = 0,
+    fail_fast: bool = False,
+    stop: Any = None,
+    stop_fn: Callable[[int, Any], int] | None = None,
+    time_budget: float = 0,
+    keep_last: int = 0,
+    name: str | None = None,
+    logdir: str | None = None,
+    resume: str | None = None,
+    retry_failed: bool = False,
+    resources_fn: Callable[[int, Any], Any] | None = None,
+    explore_fn: Callable[[int, Any], Any] | None = None,
+) -> Tune:
+    """Begins an experiment, or goes on with one."""
 
 def version() -> str:
     """Of libmanta."""

@@ -18,7 +18,6 @@ class NotInThisVersion(ModuleNotFoundError):
     """A module that this version of manta does not have."""
 
 
-_TUNE = "call Trainer.run(train, config=…) for each config"
 _FIT = "import it from manta.train or manta.air: TorchTrainer(train, …).fit() is there"
 _ONE = "import it from manta.util.sgd; or put the loop into a train function: "\
        "manta.sgd.Trainer(num_workers=2).run(train, config)"
@@ -28,7 +27,6 @@ _ACTORS = "manta trains models and has no tasks or actors: Trainer(None, num_wor
 
 # Modules, with all below them.
 MODULES = {
-    "manta.tune": _TUNE,
     "manta.util.sgd.tf": _OPERATOR, "manta.util.sgd.torch": _OPERATOR,
     "manta.experimental.sgd.pytorch": _OPERATOR, "manta.experimental.sgd.tf": _OPERATOR,
     "manta.util.sgd.v2": "import the name from manta.sgd: from manta.sgd import Trainer, report, …",
@@ -44,7 +42,7 @@ _GENERATION_1 = ("TrainingOperator", "CreatorOperator", "TorchTrainer", "PyTorch
 ATTRIBUTES: dict[str, dict[str, str]] = {
     "manta": {
         **dict.fromkeys(("remote", "kill", "cancel", "get_actor", "method"), _ACTORS),
-        "serve": MODULES["manta.serve"], "tune": _TUNE,
+        "serve": MODULES["manta.serve"],
     },
     "manta.sgd": {
         **dict.fromkeys(_GENERATION_1, _ONE),
@@ -59,7 +57,6 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "Trainer": {
         "fit": "run(train, config)", "train": "run(train, config)",
         "validate": "run(validate, config)",
-        "to_tune_trainable": _TUNE, "to_trainable": _TUNE, "as_trainable": _TUNE,
         "latest_checkpoint_path": "latest_checkpoint_dir, or best_checkpoint_path",
         "get_model": "return the model's state from the train function, or get_last_checkpoint()",
         "save": "sgd.save_checkpoint(…) in the train function",

@@ -97,7 +97,8 @@ KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConf
         manta.train.torch.TorchCheckpoint.from_state_dict({"w": 1}), manta.put(3),
         manta.AverageMeter(), manta.AverageMeterCollection(),
         manta.TensorflowCheckpoint.from_dict({"a": 1}), manta.data.col("a") > 1,
-        manta.data.Schema([("a", "i64")])]
+        manta.data.Schema([("a", "i64")]), manta.tune.uniform(0, 1), manta.tune.TuneConfig(),
+        manta.tune.TuneError("a")]
 
 
 @pytest.mark.parametrize("o", KEPT, ids=lambda o: type(o).__name__)

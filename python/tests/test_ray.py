@@ -33,7 +33,8 @@ def _targets() -> list[str]:
     found = [*_aliases.OLDER, "manta.data", *(f"manta.{front}" for front in manta._FRONTS)]
     for front in manta._FRONTS:
         folder = importlib.import_module(f"manta.{front}").__path__
-        found += [m.name for m in pkgutil.walk_packages(folder, f"manta.{front}.")]
+        found += [m.name for m in pkgutil.walk_packages(folder, f"manta.{front}.")
+                  if "._" not in m.name]
     return found
 
 

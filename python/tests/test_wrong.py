@@ -120,7 +120,7 @@ def test_a_score_that_nobody_reports_is_refused(one: Trainer,
 
 
 @pytest.mark.parametrize("statement", [
-    "import manta.tune", "from manta import tune", "from manta.tune.schedulers import ASHA",
+    "import manta.serve", "from manta import serve",
     "from manta.sgd import ScalingConfig",
     "from manta.sgd import HorovodTrainer", "from manta.sgd import TensorflowTrainer",
     "from manta.util.sgd.torch.resnet import ResNet18", "from manta.sgd import TrainingOperator",
@@ -134,12 +134,12 @@ def test_what_is_not_in_this_version_says_so(statement: str) -> None:
 
 
 def test_who_only_looks_finds_nothing() -> None:
-    for owner, name in ((manta, "tune"), (manta, "remote"),
+    for owner, name in ((manta, "serve"), (manta, "remote"),
                         (sgd, "TrainingOperator"), (Trainer(None), "fit")):
         assert not hasattr(owner, name)
         with pytest.raises(AttributeError, match=r"is not in this version of manta\nhint: "):
             getattr(owner, name)
-    for module in ("manta.tune", "manta.nothing", "manta.sgd.callbacks.Nothing"):
+    for module in ("manta.serve", "manta.nothing", "manta.sgd.callbacks.Nothing"):
         assert importlib.util.find_spec(module) is None
     with pytest.raises(AttributeError, match="hint: it has 'Trainer'"):
         sgd.Trainr

@@ -16,9 +16,10 @@ from manta._front import hosts as _hosts
 from manta._front import resources as _resources
 from manta._front import sinks as _sinks
 from manta._front import storage as _storage
-from manta._front.request import RunRequest, name_of
+from manta._front.request import RunRequest, arguments_of, name_of
 from manta._front.run import Run, RunIterator
 from manta._front.strategy import CheckpointStrategy
+from manta._front.tuned import TunedRun
 from manta._front.worker_group import WorkerGroup
 from manta._names import absent, arguments
 from manta._runtime import display as _display
@@ -85,14 +86,15 @@ class Trainer:
                         "hosts": where, "host_timeout": host_timeout}
         _driver.embed()
         program = _driver.program(self._backend.framework)
-        self._trainer = _manta.Trainer(
+        self._native = dict(
             workers=most, min_workers=least, name=name or _script_name(),
-            logdir=_directory("logdir", logdir),
+            logdir=_directory("logdir", logdir) or _of_trial(),
             max_retries=_retries(max_retries), retry_errors=bool(retry_exceptions),
             step_timeout=_seconds("step_timeout", step_timeout),
             threads_per_worker=_threads(threads_per_worker), pin=pin,
             show_all_output=show_all_output, quiet=quiet, hosts=where,
             host_timeout=_seconds("host_timeout", host_timeout), program=program, **figures)
+        self._trainer = _manta.Trainer(**self._native)
         self._keep = keep_workers
         self._trainer.keep(keep_workers)
         self._trainer.prestart()
@@ -310,6 +312,17 @@ class Trainer:
     def _show(self, stream: int, text: str) -> None:
         _display.write(stream, text)
 
+    def to_tune_trainable(self, train_func: Callable[..., Any], dataset: Any = None) -> TunedRun:
+        """The function with this trainer's workers and resources, for tune.run: each trial is a
+        distributed run of its own."""
+        arguments_of(train_func, {})
+        if dataset is not None:
+            from manta._front import datasets
+            dataset = datasets.checked(dataset)
+        return TunedRun(train_func, self._setting, self._native, dataset)
+
+    to_trainable = to_tune_trainable
+
     # --- a run that broke off ---------------------------------------------------------------------
 
     def _write_record(self, directory: str) -> None:
@@ -426,6 +439,11 @@ def _check_kept(keep: bool, framework: str) -> None:
         raise ValueError(f"keep_workers=True: a process that {framework} has computed in cannot "
                          f"join the other ranks of a later run\nhint: leave it out; every run has "
                          f"fresh processes then")
+
+
+def _of_trial() -> str | None:
+    """The runs of a trainer that a worker makes are in the directory of its own run."""
+    return _manta.run_dir() if _manta.in_session() else None
 
 
 def _directory(name: str, given: Any) -> str | None:

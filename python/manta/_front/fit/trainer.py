@@ -23,6 +23,7 @@ from manta._front.fit.failure import as_failure
 from manta._front.fit.result import History, Result
 from manta._front.run import Reports, Run
 from manta._front.trainer import Trainer
+from manta._front.tuned import TunedRun
 from manta._names import arguments
 from manta._runtime import frames as _frames
 
@@ -44,6 +45,17 @@ class Loop:
             self.function(*args, **kwargs)
         finally:
             context.leave()
+
+
+class Over:
+    """A train function whose config is laid over another one."""
+
+    def __init__(self, function: Callable[..., Any], base: Any):
+        self.function, self.base = function, base
+        self.__qualname__ = _request.name_of(function)
+
+    def __call__(self, config: Any) -> Any:
+        return self.function({**self.base, **config} if isinstance(self.base, dict) else config)
 
 
 class DataParallelTrainer:
@@ -185,6 +197,20 @@ class DataParallelTrainer:
     def _progress(self) -> list[_callbacks.ProgressCallback]:
         verbose = self.run_config.verbose
         return [] if not verbose else [_callbacks.ProgressCallback(max(1, min(int(verbose), 2)))]
+
+    def as_tuned(self) -> TunedRun:
+        """For a Tuner: each trial is a run of the train function with its workers. The config of a
+        trial is laid over train_loop_config."""
+        scaling = self.scaling_config
+        facts = context.Facts("", "", type(self).__name__, scaling.total_resources, None,
+                              self._kept().checkpoint_frequency or 0, self.preprocessor,
+                              self.metadata)
+        trainer = Trainer(self.backend_config, scaling.num_workers, scaling.use_gpu,
+                          scaling.resources_per_worker, name=type(self).__name__)
+        given = self.train_loop_config
+        trainer.shutdown()
+        return TunedRun(Over(Loop(self.train_loop_per_worker, facts), given), trainer._setting,
+                        trainer._native, self.datasets)
 
     def _failures(self) -> int:
         failure = self.run_config.failure_config

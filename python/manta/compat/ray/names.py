@@ -32,10 +32,19 @@ OTHER = {
         "train.horovod": ("config", "horovod_trainer"),
         "train.tensorflow": ("config", "tensorflow_trainer"),
         "train.torch": ("config", "torch_checkpoint", "torch_trainer", "train_loop_utils"),
+        "tune": ("analysis", "callback", "error", "experiment", "result_grid", "sample",
+                 "trainable", "tune_config", "tuner"),
+        "tune.schedulers": ("async_hyperband", "hyperband", "median_stopping_rule", "pb2", "pbt",
+                            "resource_changing_scheduler", "trial_scheduler"),
+        "tune.search": ("basic_variant", "concurrency_limiter", "optuna", "repeater", "sample",
+                        "searcher"),
         "util.sgd.v2": ("backends", "backends.backend", "backends.horovod", "backends.tensorflow",
                         "backends.torch", "checkpoint", "session", "trainer", "worker_group"),
         "util.sgd.v2.callbacks": ("callback", "logging"),
     }.items() for module in modules},
+    **dict.fromkeys(("ray.tune.suggest", "ray.tune.suggest.basic_variant",
+                     "ray.tune.suggest.optuna", "ray.tune.suggest.suggestion"),
+                    "manta.tune.search"),
 }
 
 _PAGE = "docs/from-ray.md lists the names of ray that manta has"
