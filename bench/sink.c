@@ -110,12 +110,10 @@ static void measure_memory(int argc, char **argv, int64_t rows)
   int rc_next;
   bench_check(manta_run_start(&r, t, reports, &rc, &err), "start", &err);
   while ((rc_next = manta_run_next(r, -1, &got, &err)) == 1) {
-    if (got.iteration == rows / 5)
-      early = resident_mb();
-    if (got.iteration > rows / 5 && got.iteration % 1000 == 0) {
-      double now = resident_mb();
-      most = now > most ? now : most;
-    }
+    if (got.iteration % 1000)
+      continue;
+    double now = resident_mb(), *seen = got.iteration <= rows / 5 ? &early : &most;
+    *seen = now > *seen ? now : *seen; // the most: rows that wait to be taken come and go
   }
   bench_check((manta_status)rc_next, "next", &err);
   bench_sample("grown_mb", most > early ? most - early : 0);
