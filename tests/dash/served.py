@@ -81,10 +81,11 @@ class Dashboard:
         return {r["name"]: r for r in self.json("/api/runs")["runs"]}
 
     def whole(self, count: int) -> dict[str, Any]:
-        """The runs, when so many of them are read to their ends."""
+        """The runs, when so many of them are read to their ends and weighed."""
         def done() -> Any:
             runs = self.runs()
-            return len(runs) == count and all(r["whole"] for r in runs.values()) and runs
+            return len(runs) == count and all(
+                r["whole"] and r["bytes"] for r in runs.values()) and runs
         return wait_for(f"{count} runs", done)
 
     def events(self, path: str) -> Iterator[Any]:
