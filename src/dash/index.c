@@ -25,7 +25,7 @@ static uint32_t hash_of(const char *name, size_t len, int rank)
 
 static bool is_named(const struct manta__curve *s, const char *name, size_t len, int rank)
 {
-  return s->rank == rank && !strncmp(s->name, name, len) && s->name[len] == 0;
+  return s->rank == rank && strlen(s->name) == len && !memcmp(s->name, name, len);
 }
 
 // The slot that holds it or where it belongs. There is always a free one.
@@ -241,7 +241,7 @@ static manta_status take_row(struct manta__index *x, const struct manta__record 
   struct manta__row_walk walk;
   double value;
   for (manta__row_walk(&walk, payload, h->len); manta__row_next(&walk, &value);)
-    take_number(&w, walk.name, walk.name_len, value);
+    take_number(&w, walk.name, strlen(walk.name), value); // a name ends at a NUL in it
   return w.st;
 }
 
