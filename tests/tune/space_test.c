@@ -4,6 +4,8 @@
  */
 #include "tune/space.h"
 
+#include <manta/tune.h>
+
 #include "test.h"
 
 static void read_space(struct manta__space *sp, const char *json)
@@ -214,6 +216,42 @@ static void memory_may_run_out(void **state)
   manta_value_fini(&spec);
 }
 
+static void put(manta_value *space, const char *key, manta_status st, manta_value *domain)
+{
+  assert_int_equal(st, MANTA_OK);
+  assert_int_equal(manta_value_put(space, key, domain), MANTA_OK);
+  manta_value_fini(domain);
+}
+
+// What the public calls make is what a space is read from.
+static void domains_are_made_by_calls(void **state)
+{
+  (void)state;
+  manta_value items[] = {manta_value_int(4), manta_value_int(8)}, space = {0}, d = {0};
+  manta_value list = {.type = MANTA_LIST, .count = 2, .u.items = items};
+  manta_value odd = MANTA_MAP(MANTA_KV("$grid", list));
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__space sp;
+  assert_int_equal(manta_value_set_map(&space), MANTA_OK);
+  put(&space, "u", manta_space_uniform(&d, 0, 1, 0.25, false), &d);
+  put(&space, "n", manta_space_normal(&d, 2, 0.5, 0), &d);
+  put(&space, "i", manta_space_randint(&d, 1, 9, 0, true), &d);
+  put(&space, "c", manta_space_choice(&d, &list), &d);
+  put(&space, "g", manta_space_grid(&d, &list), &d);
+  put(&space, "l", manta_space_literal(&d, &odd), &d);
+  assert_ok(manta__space_init(&sp, &space, &err), &err);
+  assert_int_equal(sp.count, 5);
+  assert_int_equal((int)sp.grid, 2);
+  assert_int_equal(sp.dims[1].kind, MANTA__DIM_NORMAL);
+  assert_near(sp.dims[1].low, 2, 0);
+  assert_near(sp.dims[1].high, 0.5, 0);
+  assert_true(sp.dims[2].integer && sp.dims[2].log);
+  assert_config(&sp, (double[]){0.5, 1.5, 9, 1, 0},
+                "{\"u\":0.5,\"n\":1.5,\"i\":9,\"c\":8,\"g\":4,\"l\":{\"$grid\":[4,8]}}");
+  manta__space_fini(&sp);
+  manta_value_fini(&space);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -227,6 +265,7 @@ int main(void)
       cmocka_unit_test(literals_and_calls_stay),
       cmocka_unit_test(what_makes_no_sense_is_refused),
       cmocka_unit_test(memory_may_run_out),
+      cmocka_unit_test(domains_are_made_by_calls),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
