@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "train/config.h"
+#include "base/config.h"
 
 #define BUCKET_MIN 1024
 #define BUCKET_MAX ((size_t)1 << 40)

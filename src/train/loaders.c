@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/knob.h"
 #include "base/log.h"
 #include "data/share/share.h"
@@ -180,7 +181,7 @@ manta_status manta_session_loader(manta_loader **out, manta_session *s, const ch
   manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
   manta_loader *l;
   if (config)
-    memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
+    MANTA_TRY(manta__config_take(&c, sizeof c, config, "MANTA_LOADER_CONFIG_INIT", err));
   c.size = sizeof c;
   c.rank = manta_session_rank(s);
   c.ranks = manta_session_world_size(s);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/hash.h"
-#include "train/config.h"
 #include "train/driver.h"
 
 #define MAX_WORDS 4096 /* of a command line or an environment that is given to us */

@@ -12,11 +12,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/knob.h"
 #include "ckpt/replica.h"
 #include "remote/objects.h"
 #include "sys/sock.h"
-#include "train/config.h"
 #include "train/deliver.h"
 #include "train/driver.h"
 #include "train/form.h"

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/knob.h"
 #include "base/log.h"
 #include "ckpt/replica.h"
@@ -19,7 +20,6 @@
 #include "sys/file.h"
 #include "sys/omp.h"
 #include "sys/sock.h"
-#include "train/config.h"
 #include "train/form.h"
 #include "train/run.h"
 

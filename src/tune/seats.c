@@ -12,8 +12,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
 #include "sys/host.h"
-#include "train/config.h"
 #include "train/light.h"
 #include "tune/runner.h"
 

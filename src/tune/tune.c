@@ -13,11 +13,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/knob.h"
 #include "base/value.h"
 #include "event/rundir.h"
 #include "sys/proc.h"
-#include "train/config.h"
 #include "train/driver.h"
 #include "tune/experiment.h"
 

@@ -538,6 +538,23 @@ static void every_step_survives_without_memory(void **state)
   manta_value_fini(&sum);
 }
 
+static void configs_that_were_not_initialised_are_refused(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d = people(), *out = NULL;
+  const char *path = "x.csv";
+  assert_status(manta_dataset_part(&out, d, &(manta_part_config){.of = 2, .to = 1}, &err),
+                MANTA_EINVAL);
+  assert_has(err.message, "use MANTA_PART_CONFIG_INIT");
+  assert_status(manta_dataset_fold(&out, d, &(manta_fold_config){.folds = 2}, &err), MANTA_EINVAL);
+  assert_has(err.message, "use MANTA_FOLD_CONFIG_INIT");
+  assert_status(manta_dataset_open(&out, &path, 1, &(manta_data_config){.no_header = true}, &err),
+                MANTA_EINVAL);
+  assert_has(err.message, "use MANTA_DATA_CONFIG_INIT");
+  assert_null(out);
+  manta_dataset_close(d);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -556,6 +573,7 @@ int main(void)
       cmocka_unit_test(series_are_validated_by_what_follows),
       cmocka_unit_test(folds_that_make_no_sense_are_refused),
       cmocka_unit_test(every_step_survives_without_memory),
+      cmocka_unit_test(configs_that_were_not_initialised_are_refused),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

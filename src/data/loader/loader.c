@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/config.h"
 #include "data/loader/cache.h"
 #include "sys/host.h"
 #include "sys/thread.h"
@@ -280,7 +281,7 @@ manta_status manta__loader_config(manta_loader_config *out, const manta_loader_c
 {
   manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
   if (given)
-    memcpy(&c, given, given->size < sizeof c ? given->size : sizeof c);
+    MANTA_TRY(manta__config_take(&c, sizeof c, given, "MANTA_LOADER_CONFIG_INIT", err));
   c.size = sizeof c;
   fill_in(&c);
   MANTA_TRY(check(&c, err));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "data/plan/files.h"
 
 #define BATCH_ROWS  65536
@@ -83,7 +84,7 @@ manta_status manta__files_config(struct manta__files *f, const manta_data_config
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   if (given)
-    memcpy(&c, given, given->size < sizeof c ? given->size : sizeof c);
+    MANTA_TRY(manta__config_take(&c, sizeof c, given, "MANTA_DATA_CONFIG_INIT", err));
   MANTA_TRY(check(&c, err));
   fill_in(&c);
   f->config = c;

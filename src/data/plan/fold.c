@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/hash.h"
 #include "data/order/order.h"
 #include "data/plan/pack.h"
@@ -408,9 +409,9 @@ const struct manta__step manta__step_fold = {
 manta_status manta_dataset_fold(manta_dataset **out, manta_dataset *d,
                                 const manta_fold_config *config, manta_error *err)
 {
-  manta_fold_config c = MANTA_FOLD_CONFIG_INIT;
+  manta_fold_config c;
   struct fold_data *f;
-  memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
+  MANTA_TRY(manta__config_take(&c, sizeof c, config, "MANTA_FOLD_CONFIG_INIT", err));
   if (c.folds < 2 || c.folds > FOLDS_MAX || c.split < 0 || c.split >= c.folds)
     return manta_error_set(err, MANTA_EINVAL, "split %d of %d folds: 2 to %d", c.split, c.folds,
                            FOLDS_MAX);

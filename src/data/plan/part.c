@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/hash.h"
 #include "data/order/order.h"
 #include "data/plan/pack.h"
@@ -190,9 +191,9 @@ const struct manta__step manta__step_part = {
 manta_status manta_dataset_part(manta_dataset **out, manta_dataset *d,
                                 const manta_part_config *config, manta_error *err)
 {
-  manta_part_config c = MANTA_PART_CONFIG_INIT;
+  manta_part_config c;
   struct part_data *p;
-  memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
+  MANTA_TRY(manta__config_take(&c, sizeof c, config, "MANTA_PART_CONFIG_INIT", err));
   if (c.of < 1 || c.from < 0 || c.to < c.from || c.to > c.of)
     return manta_error_set(err, MANTA_EINVAL,
                            "part %" PRId64 " to %" PRId64 " of %" PRId64 ": there is no such",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/hash.h"
 #include "data/column/arrow.h"
 #include "data/plan/dataset.h"
@@ -175,8 +176,8 @@ manta_status manta_dataset_streams(manta_dataset **out, const struct ArrowSchema
                                    const manta_stream_config *config, manta_error *err)
 {
   struct streams_data *s;
-  manta_stream_config c = MANTA_STREAM_CONFIG_INIT;
-  memcpy(&c, config, config->size < sizeof c ? config->size : sizeof c);
+  manta_stream_config c;
+  MANTA_TRY(manta__config_take(&c, sizeof c, config, "MANTA_STREAM_CONFIG_INIT", err));
   if (!c.open || c.blocks < 0 || c.blocks > BLOCKS_MAX)
     return manta_error_set(err, MANTA_EINVAL, "streams: %" PRId64 " blocks, and %s", c.blocks,
                            c.open ? "who opens them" : "nobody opens them");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/config.c - a program built against an older header has a shorter struct.
+ * base/config.c - a program built against an older header has a shorter struct.
  */
-#include "train/config.h"
+#include "base/config.h"
 
 #include <string.h>
 

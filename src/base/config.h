@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * train/config.h - config structs of whatever age.
+ * base/config.h - config structs of whatever age.
  */
-#ifndef MANTA_TRAIN_CONFIG_H
-#define MANTA_TRAIN_CONFIG_H
+#ifndef MANTA_BASE_CONFIG_H
+#define MANTA_BASE_CONFIG_H
 
 #include <stddef.h>
 
