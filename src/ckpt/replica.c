@@ -213,45 +213,6 @@ static bool is_no_log(const struct replica_walk *w, const char *key, const char 
   return strncmp(name, "run.log", 7) != 0;
 }
 
-// Links to all files of a tree. False: it is gone, or cannot be linked to.
-static bool link_tree(int from, int to, int depth)
-{
-  int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *d = fd < 0 ? NULL : fdopendir(fd);
-  bool ok = d && depth < DEPTH_MAX;
-  for (const struct dirent *e; ok && (e = readdir(d));) {
-    struct stat sb;
-    if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-      continue;
-    ok = fstatat(from, e->d_name, &sb, AT_SYMLINK_NOFOLLOW) == 0;
-    if (ok && S_ISDIR(sb.st_mode)) {
-      int below = openat(from, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), made;
-      ok = below >= 0 && manta__dir_makeat(to, e->d_name, &made, NULL) == MANTA_OK;
-      if (ok) {
-        ok = link_tree(below, made, depth + 1);
-        close(made);
-      }
-      manta__fd_close(&below);
-    } else if (ok && S_ISREG(sb.st_mode))
-      ok = linkat(from, e->d_name, to, e->d_name, 0) == 0;
-  }
-  if (d)
-    closedir(d);
-  else
-    manta__fd_close(&fd);
-  return ok;
-}
-
-static bool stage_one(int checkpoints, int stage, const char *name)
-{
-  int made = -1, from = openat(checkpoints, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  bool ok = from >= 0 && manta__dir_makeat(stage, name, &made, NULL) == MANTA_OK &&
-            link_tree(from, made, 0);
-  manta__fd_close(&from);
-  manta__fd_close(&made);
-  return ok;
-}
-
 // Where the checkpoint can be read from until the end: links, or where there can be none, itself.
 static int open_stage(const struct manta__replica *m, int checkpoints, const char *name,
                       const char *user)
@@ -259,7 +220,8 @@ static int open_stage(const struct manta__replica *m, int checkpoints, const cha
   int stage;
   manta__tree_remove(m->rundir, m->stage, NULL);
   if (manta__dir_makeat(m->rundir, m->stage, &stage, NULL) == MANTA_OK) {
-    if (stage_one(checkpoints, stage, name) && (!user[0] || stage_one(checkpoints, stage, user)))
+    if (manta__tree_link(checkpoints, name, stage) &&
+        (!user[0] || manta__tree_link(checkpoints, user, stage)))
       return stage;
     close(stage);
   }

@@ -174,3 +174,41 @@ manta_status manta__tree_remove(int parent, const char *name, manta_error *err)
 {
   return remove_entry(parent, name, 0, err);
 }
+
+// --- Links ---------------------------------------------------------------------------------------
+
+static bool link_all(int from, int to, int depth);
+
+static bool link_dir(int parent, const char *name, int to, int depth)
+{
+  int from = open_dir(parent, name), made = -1;
+  bool good = from >= 0 && mkdirat(to, name, 0777) == 0 && (made = open_dir(to, name)) >= 0 &&
+              link_all(from, made, depth + 1);
+  if (from >= 0)
+    close(from);
+  if (made >= 0)
+    close(made);
+  return good;
+}
+
+static bool link_all(int from, int to, int depth)
+{
+  DIR *d = entries(from);
+  bool good = d && depth < MAX_DEPTH;
+  for (struct dirent *e; good && (e = next(d));) {
+    struct stat sb;
+    good = fstatat(from, e->d_name, &sb, AT_SYMLINK_NOFOLLOW) == 0;
+    if (good && S_ISDIR(sb.st_mode))
+      good = link_dir(from, e->d_name, to, depth);
+    else if (good && (S_ISREG(sb.st_mode) || S_ISLNK(sb.st_mode)))
+      good = linkat(from, e->d_name, to, e->d_name, 0) == 0;
+  }
+  if (d)
+    closedir(d);
+  return good;
+}
+
+bool manta__tree_link(int parent, const char *name, int to)
+{
+  return link_dir(parent, name, to, 0);
+}

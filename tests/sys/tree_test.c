@@ -68,6 +68,22 @@ static void links_are_removed_and_not_followed(void **state)
   close(fd);
 }
 
+static void what_is_linked_to_outlives_its_tree(void **state)
+{
+  struct stat sb;
+  assert_int_equal(symlinkat("../outside/kept", top, "run/a/link"), 0);
+  assert_int_equal(mkdirat(top, "other", 0755), 0);
+  int other = openat(top, "other", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  assert_true(manta__tree_link(top, "run", other));
+  assert_false(manta__tree_link(top, "run", other)); // is there
+  assert_false(manta__tree_link(top, "none", other));
+  assert_ok(manta__tree_remove(top, "run", &err), &err);
+  assert_true(there("other/run/run.log") && there("other/run/a/b/c") && there("other/run/a/d"));
+  assert_int_equal(fstatat(other, "run/a/link", &sb, AT_SYMLINK_NOFOLLOW), 0);
+  assert_true(S_ISLNK(sb.st_mode));
+  close(other);
+}
+
 static void many_entries_go(void **state)
 {
   char name[32];
@@ -117,8 +133,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
   const struct CMUnitTest tests[] = {
-      T(all_but_what_is_kept_goes),    T(links_are_removed_and_not_followed), T(many_entries_go),
-      T(what_is_too_deep_is_an_error), T(the_size_is_that_on_disk),
+      T(all_but_what_is_kept_goes),           T(links_are_removed_and_not_followed),
+      T(what_is_linked_to_outlives_its_tree), T(many_entries_go),
+      T(what_is_too_deep_is_an_error),        T(the_size_is_that_on_disk),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
