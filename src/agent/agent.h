@@ -65,6 +65,7 @@ struct manta__agent_worker;
 struct manta__loop_conn {
   manta__conn *conn; /* NULL: none */
   uv_poll_t poll;
+  int events; /* that it waits for */
   bool closing;
   void (*on_msg)(struct manta__loop_conn *l, struct manta__msg *m);
   void (*on_end)(struct manta__loop_conn
@@ -153,6 +154,7 @@ struct manta__agent_group {
   int tty, tty_rank;               /* the driver's terminal and the rank that has it; -1: none */
   int keep_last, keep_best;
   bool score_min;
+  bool light;                       /* a trial, whose record another keeps */
   struct manta__shared_ctl *shared; /* the control segment of the attempt, with its watchers */
   struct manta__ctl *ctl;           /* the same, mapped; NULL: none */
   int ctl_fd, heap_fd, cells; /* heap: what the workers of the attempt share for collectives */

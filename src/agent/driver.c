@@ -92,6 +92,7 @@ static void take_run(struct manta__agent_group *g, const struct manta__run_msg *
   g->keep_last = in->keep_last;
   g->keep_best = in->keep_best;
   g->score_min = in->score_min;
+  g->light = in->light;
 }
 
 static void begin_run(struct manta__agent_group *g, struct manta__msg *m)

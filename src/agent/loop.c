@@ -49,6 +49,8 @@ static void on_link(uv_poll_t *h, int status, int events)
 {
   struct manta__loop_conn *l = h->data;
   manta_error err = MANTA_ERROR_INIT;
+  if (status < 0)
+    l->events = 0; // libuv waits for nothing any more
   if (events & UV_WRITABLE)
     manta__conn_flush(l->conn, &err); // a failure shows when reading
   if (status < 0 || (events & UV_READABLE))
@@ -59,7 +61,9 @@ static void on_link(uv_poll_t *h, int status, int events)
 
 static void link_events(struct manta__loop_conn *l)
 {
-  uv_poll_start(&l->poll, UV_READABLE | (manta__conn_pending(l->conn) ? UV_WRITABLE : 0), on_link);
+  int events = UV_READABLE | (manta__conn_pending(l->conn) ? UV_WRITABLE : 0);
+  if (events != l->events && uv_poll_start(&l->poll, events, on_link) == 0)
+    l->events = events;
 }
 
 struct manta__loop_conn *

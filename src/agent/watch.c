@@ -54,6 +54,8 @@ static void *watch_life(void *arg)
 void manta__agent_watch_begin(struct manta__agent_worker *w)
 {
   struct manta__agent_group *g = w->group;
+  if (g->light && g->cells == 1)
+    return; // no peer here waits for the news, and a thread costs more than a small trial
   struct watch *k = g->shared && !w->watched ? manta__malloc(sizeof *k) : NULL;
   pthread_attr_t at;
   pthread_t thread;

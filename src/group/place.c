@@ -18,9 +18,19 @@ static void set_number(const char *name, int64_t n)
   setenv(name, text, 1);
 }
 
+// A worker that serves one job after the other has it from the one before: what came later goes.
+static bool keep_environment(const manta_value *list)
+{
+  for (size_t i = 0; i < list->count; i++)
+    if (!environ[i] || strcmp(environ[i], manta_value_as_string(manta_value_at(list, i), "")) != 0)
+      return false;
+  environ[list->count] = NULL;
+  return true;
+}
+
 void manta__place_environment(const manta_value *list)
 {
-  if (!list || list->type != MANTA_LIST)
+  if (!list || list->type != MANTA_LIST || (environ && keep_environment(list)))
     return;
   clearenv();
   for (size_t i = 0; i < list->count; i++) {

@@ -30,7 +30,7 @@ enum { MANTA__ROLE_CONN_FD = 3, MANTA__ROLE_LIFELINE_FD = 4 };
 #define MANTA__MARK_ROOM "................................................"
 
 /* Raised when a message changes: library and command, and the two ends of a bridge, must agree. */
-#define MANTA__PROTO_VERSION 3
+#define MANTA__PROTO_VERSION 4
 #define MANTA__PROTO_DIFFERS                                                                       \
   "the command manta speaks version %d of the protocol, the driver's library version %d\n"         \
   "hint: does MANTA_BIN name the command of the same build?"

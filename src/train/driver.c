@@ -121,6 +121,7 @@ static void wait_for_events(int64_t until)
   nfds_t count = 2 + poll_agents(p + 2);
   count += poll_sinks(p + count);
   pthread_mutex_unlock(&drv.lock);
+  pthread_cond_broadcast(&drv.cond); // behind the lock: who wakes up would wait for it
   poll(p, count, manta__left_ms(until));
   uint64_t n;
   ssize_t rd = p[0].revents ? read(drv.command_fd, &n, 8) : 0;
@@ -141,7 +142,6 @@ static void *io_thread(void *arg)
     int64_t heard = read_agents(now);
     drain_rows(now);
     int64_t next = step_all(now);
-    pthread_cond_broadcast(&drv.cond);
     wait_for_events(heard < next ? heard : next);
   }
   pthread_mutex_unlock(&drv.lock);

@@ -143,7 +143,8 @@ static struct manta__run_msg describe_run(const manta_run *r)
                                  .keep_last = r->keep_last,
                                  .keep_best = r->keep_best,
                                  .score_min = r->score_min,
-                                 .exec = r->exec};
+                                 .exec = r->exec,
+                                 .light = r->light};
 }
 
 // The directory goes along: an agent behind a bridge leaves it there.

@@ -154,6 +154,21 @@ static ssize_t get_bytes(manta__conn *c, void *p, size_t n, int *count)
   return rc;
 }
 
+static void consume(manta__conn *c, size_t n)
+{
+  manta__buf_consume(&c->out, n);
+  c->out_at += n;
+}
+
+// MANTA_OK: the socket is full.
+static manta_status why_not_sent(manta_error *err)
+{
+  if (errno == EAGAIN || errno == EWOULDBLOCK)
+    return MANTA_OK;
+  bool closed = errno == EPIPE || errno == ECONNRESET;
+  return manta_error_set(err, closed ? MANTA_ECLOSED : MANTA_EIO, "send: %m");
+}
+
 manta_status manta__conn_flush(manta__conn *c, manta_error *err)
 {
   size_t at = 0;
@@ -163,28 +178,27 @@ manta_status manta__conn_flush(manta__conn *c, manta_error *err)
     ssize_t n = put_bytes(c, c->out.data + at, stretch(c, at), fds ? c->mark[0].fd : NULL,
                           fds ? c->mark[0].count : 0);
     if (n < 0) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK)
-        st = manta_error_set(err, errno == EPIPE || errno == ECONNRESET ? MANTA_ECLOSED : MANTA_EIO,
-                             "send: %m");
+      st = why_not_sent(err);
       break;
     }
     if (fds)
       drop_mark(c);
     at += (size_t)n;
   }
-  manta__buf_consume(&c->out, at);
-  c->out_at += at;
+  consume(c, at);
   return st;
 }
 
-static manta_status queue_fds(manta__conn *c, const int *fd, int count, manta_error *err)
+// Copies of them, to go with what is queued from `at` on.
+static manta_status queue_fds(manta__conn *c, uint64_t at, const int *fd, int count,
+                              manta_error *err)
 {
   if (count == 0)
     return MANTA_OK;
   if (c->marks == (int)(sizeof c->mark / sizeof *c->mark))
     return manta_error_set(err, MANTA_ETOOBIG, "too many descriptors on their way to a peer");
   struct fd_mark *k = &c->mark[c->marks];
-  *k = (struct fd_mark){.at = c->out_at + c->out.len};
+  *k = (struct fd_mark){.at = at};
   for (int i = 0; i < count; i++) {
     k->fd[i] = fcntl(fd[i], F_DUPFD_CLOEXEC, 0);
     if (k->fd[i] < 0) {
@@ -196,6 +210,20 @@ static manta_status queue_fds(manta__conn *c, const int *fd, int count, manta_er
   }
   c->marks++;
   return MANTA_OK;
+}
+
+// A frame that is alone in the queue: most leave at once, and their descriptors need no copies.
+static manta_status send_first(manta__conn *c, const int *fd, int fds, manta_error *err)
+{
+  ssize_t n = put_bytes(c, c->out.data, c->out.len, fd, fds);
+  manta_status st = MANTA_OK;
+  if (n < 0 && (st = why_not_sent(err)) == MANTA_OK)
+    st = queue_fds(c, c->out_at, fd, fds, err);
+  if (st < 0)
+    manta__buf_consume(&c->out, c->out.len);
+  else if (n > 0)
+    consume(c, (size_t)n);
+  return st;
 }
 
 static manta_status send_frame(manta__conn *c, const struct manta__msg *m, uint8_t flags,
@@ -216,10 +244,12 @@ static manta_status send_frame(manta__conn *c, const struct manta__msg *m, uint8
     return manta_error_set(err, st, "no memory for a message of %zu bytes", len);
   if (st < 0)
     return manta_error_set(err, st, "a peer does not read: %zu bytes wait for it", c->out.len);
-  MANTA_TRY(queue_fds(c, fd, fds, err));
+  bool first = c->out.len == 0;
+  if (!first)
+    MANTA_TRY(queue_fds(c, c->out_at + c->out.len, fd, fds, err));
   manta__buf_append(&c->out, &f, sizeof f);
   manta__buf_append(&c->out, data, len);
-  return manta__conn_flush(c, err);
+  return first ? send_first(c, fd, fds, err) : manta__conn_flush(c, err);
 }
 
 // A payload too big for a frame: its bytes go into a memfd, the frame carries only their number.
