@@ -305,6 +305,34 @@ static manta_status find_end(manta__log_writer *w, int64_t *torn_out, manta_erro
   return (manta_status)rc;
 }
 
+static bool keep_bytes(const manta__log_writer *w, const char *name, const uint8_t *p, size_t n)
+{
+  char kept[MANTA__SEGMENT_NAME_MAX + 16];
+  snprintf(kept, sizeof kept, "%s.damaged", name);
+  int fd = openat(w->dirfd, kept, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  bool ok = fd >= 0 && manta__write_all(fd, p, n, NULL) == 0;
+  if (fd >= 0)
+    close(fd);
+  if (ok)
+    manta__warn("%s/%s is damaged; what lies behind that is in %s now", w->path, name, kept);
+  return ok;
+}
+
+// A torn tail is half a record. If others follow it is damage, and they are kept beside the log.
+static bool keep_damaged(const manta__log_writer *w, const char *name, size_t torn)
+{
+  const uint32_t magic = MANTA__LOG_MAGIC;
+  uint8_t *p = manta__malloc(torn);
+  int fd = p ? openat(w->dirfd, name, O_RDONLY | O_CLOEXEC) : -1;
+  bool ok = fd >= 0 && pread(fd, p, torn, w->size) == (ssize_t)torn;
+  if (ok && memmem(p + 1, torn - 1, &magic, sizeof magic))
+    ok = keep_bytes(w, name, p, torn);
+  if (fd >= 0)
+    close(fd);
+  manta__free(p);
+  return ok;
+}
+
 static manta_status open_existing(manta__log_writer *w, manta_error *err)
 {
   if (!segment_exists(w->dirfd, 1))
@@ -318,6 +346,8 @@ static manta_status open_existing(manta__log_writer *w, manta_error *err)
   w->fd = openat(w->dirfd, name, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (w->fd < 0)
     return manta_error_set(err, MANTA_EIO, "open %s/%s: %m", w->path, name);
+  if (torn > 0 && !keep_damaged(w, name, (size_t)torn))
+    return manta_error_set(err, MANTA_EIO, "keep the damaged end of %s/%s: %m", w->path, name);
   if (torn > 0 && cut_tail(w) < 0)
     return manta_error_set(err, MANTA_EIO, "cut %s/%s: %m", w->path, name);
   if (torn > 0)

@@ -232,6 +232,23 @@ static void a_changed_byte_ends_the_log(void **state)
   close(fd);
 }
 
+static void what_follows_damage_is_kept_beside_the_log(void **state)
+{
+  struct bed *b = *state;
+  manta__log_writer *w = bed_writer(b, true);
+  for (int i = 1; i <= 3; i++)
+    bed_row(w, 0, 0, i);
+  manta__log_writer_close(w);
+  int64_t whole = bed_size(b, "run.log");
+  int fd = openat(b->dir, "run.log", O_RDWR);
+  assert_int_equal(pwrite(fd, "?", 1, whole / 3 + 8), 1); // in the second of three
+  close(fd);
+  manta__log_writer_close(bed_writer(b, false));
+  assert_int_equal(bed_size(b, "run.log"), whole / 3);
+  assert_int_equal(bed_size(b, "run.log.damaged"), whole - whole / 3);
+  assert_int_equal(unlinkat(b->dir, "run.log.damaged", 0), 0);
+}
+
 static void zeros_and_garbage_end_the_log(void **state)
 {
   struct bed *b = *state;
@@ -444,6 +461,7 @@ int main(void)
       TEST(half_a_record_is_read_when_whole),
       TEST(a_torn_tail_is_cut_off),
       TEST(a_changed_byte_ends_the_log),
+      TEST(what_follows_damage_is_kept_beside_the_log),
       TEST(zeros_and_garbage_end_the_log),
       TEST(damage_costs_one_segment),
       TEST(a_missing_segment_ends_the_log),
