@@ -2,9 +2,13 @@
 #include "event/row.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/pack.h"
+
+#define HASHED 9 /* bytes of "~" and a hash, behind a name that is cut */
 
 /* MessagePack types 0xc0 to 0xdf: after the type byte come `size` bytes of length and `body` bytes.
  * `items` says what the length counts: 0 bytes, 1 items of a list, 2 pairs of a map. */
@@ -128,17 +132,25 @@ static bool read_text(struct manta__row_walk *w, const char **text, size_t *n)
   return true;
 }
 
-// The key behind the names of the maps around it; false: it is too long.
+// The key behind the names of the maps around it; false: there is no room even for a part of it.
 static bool name_it(struct manta__row_walk *w, const char *key, size_t n)
 {
-  size_t at = w->prefix[w->depth - 1];
-  if (at + n + 2 > sizeof w->name)
+  size_t at = w->prefix[w->depth - 1], kept = n;
+  bool cut = at + n + 2 > sizeof w->name;
+  if (cut && at + 2 + HASHED > sizeof w->name)
     return false;
   if (at > 0)
     w->name[at++] = '/';
-  memcpy(w->name + at, key, n);
-  w->name_len = at + n;
+  if (cut)
+    kept = sizeof w->name - 1 - HASHED - at;
+  while (cut && kept > 0 && ((unsigned char)key[kept] & 0xc0) == 0x80)
+    kept--; // not within a character
+  memcpy(w->name + at, key, kept);
+  w->name_len = at + kept;
   w->name[w->name_len] = 0;
+  if (cut)
+    w->name_len +=
+        (size_t)snprintf(w->name + w->name_len, HASHED + 1, "~%08x", (unsigned)manta__hash(key, n));
   return true;
 }
 

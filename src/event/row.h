@@ -10,12 +10,13 @@
 #include <stdint.h>
 
 #define MANTA__ROW_DEPTH 8  /* maps in maps; what is deeper is passed over */
-#define MANTA__ROW_NAME  96 /* bytes of a name, with its NUL; what has a longer one is, too */
+#define MANTA__ROW_NAME  96 /* bytes of a name, with its NUL; a longer one is cut */
 
 /* `_training_iteration`; 0 if there is none. */
 int64_t manta__row_iteration(const uint8_t *payload, size_t len);
 
-/* The numbers of a row, one after the other. Those in maps are named "outer/inner". */
+/* The numbers of a row, one after the other. Those in maps are named "outer/inner". A name that is
+ * too long ends in "~" and a hash of the key, so that two of them stay two. */
 struct manta__row_walk {
   char name[MANTA__ROW_NAME]; /* of the one that was given last */
   size_t name_len;

@@ -92,10 +92,20 @@ static void test_names_too_long_and_too_deep(void **state)
   char name[400];
   memset(name, 'x', sizeof name - 1);
   name[sizeof name - 1] = 0;
-  manta_value v = MANTA_MAP(MANTA_KV_INT(name, 1), MANTA_KV_INT("z", 2));
+  char other[sizeof name];
+  memcpy(other, name, sizeof name);
+  other[sizeof other - 2] = 'y';
+  manta_value inner = MANTA_MAP(MANTA_KV_INT(other, 3), MANTA_KV_INT("short", 4));
+  manta_value v = MANTA_MAP(MANTA_KV_INT(name, 1), MANTA_KV_INT(other, 2), MANTA_KV("in", inner),
+                            MANTA_KV(name, inner));
   numbers(&v, 0, &g);
-  assert_int_equal(g.count, 1);
-  expect(&g, 0, "z", 2);
+  assert_int_equal(g.count, 4); // cut, and told apart; none in a map whose own name fills all
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(strlen(g.name[i]), MANTA__ROW_NAME - 1);
+    assert_int_equal(g.name[i][MANTA__ROW_NAME - 10], '~');
+  }
+  assert_string_not_equal(g.name[0], g.name[1]);
+  expect(&g, 3, "in/short", 4);
   manta_value nest = {0};
   assert_int_equal(manta_value_set_map(&nest), MANTA_OK);
   assert_int_equal(manta_value_put_int(&nest, "n", 5), MANTA_OK);
