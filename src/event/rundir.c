@@ -96,7 +96,18 @@ static void lock_numbers(int top)
   }
 }
 
-static manta_status make_next(int top, const char *name, char dir[NAME_MAX + 1], manta_error *err)
+// Runs cannot go there; errno says why.
+static manta_status refuse(const char *logdir, const char *dir, manta_error *err)
+{
+  return manta_error_set(err, MANTA_EIO,
+                         "cannot make the directory %s%s%s: %m\n"
+                         "hint: runs go to the trainer's logdir, else to MANTA_RESULTS, else to "
+                         "~/manta_results; one of these must be a directory that you can write",
+                         logdir, *dir ? "/" : "", dir);
+}
+
+static manta_status make_next(int top, const char *logdir, const char *name, char dir[NAME_MAX + 1],
+                              manta_error *err)
 {
   long k;
   MANTA_TRY(highest_number(top, name, &k, err));
@@ -112,7 +123,7 @@ static manta_status make_next(int top, const char *name, char dir[NAME_MAX + 1],
     if (errno != EEXIST)
       break;
   }
-  return manta_error_set(err, MANTA_EIO, "mkdir %s: %m", dir);
+  return refuse(logdir, dir, err);
 }
 
 static manta_status open_made(int top, const char *dir, int *fd_out, char **path_out,
@@ -139,9 +150,11 @@ manta_status manta__rundir_create(const char *logdir, const char *name, int *fd_
   char clean[NAME_KEEP + 1], dir[NAME_MAX + 1];
   clean_name(clean, name ? name : "");
   int top;
-  MANTA_TRY(manta__dir_make(logdir, &top, err));
+  manta_status st = manta__dir_make(logdir, &top, err);
+  if (st < 0)
+    return st == MANTA_EIO ? refuse(logdir, "", err) : st;
   lock_numbers(top);
-  manta_status st = make_next(top, clean, dir, err);
+  st = make_next(top, logdir, clean, dir, err);
   flock(top, LOCK_UN); // not by close alone: a child forked meanwhile shares the descriptor
   if (st == MANTA_OK && (st = open_made(top, dir, fd_out, path_out, err)) < 0)
     unlinkat(top, dir, AT_REMOVEDIR);

@@ -146,8 +146,12 @@ static manta_status open_run(const char *base, const char *name, int *fd_out, ch
     return manta_error_set(err, errno == ENOENT || errno == ENOTDIR ? MANTA_ENOENT : MANTA_EIO,
                            "open directory %s: %m", path);
   if (faccessat(fd, "run.log", F_OK, 0) < 0) {
+    bool tuned = faccessat(fd, "experiment/run.log", F_OK, 0) == 0;
     close(fd);
-    return manta_error_set(err, MANTA_ENOENT, "%s holds no run.log", path);
+    return manta_error_set(err, MANTA_ENOENT,
+                           tuned ? "%s is an experiment and no run\nhint: `manta tune status`"
+                                 : "%s holds no run.log",
+                           path);
   }
   manta__dir_path(fd, path);
   char *copy = manta__strdup(path);

@@ -93,7 +93,10 @@ static void a_logdir_that_cannot_be_is_refused(void **state)
   scratch_write(b->path, "file", "x");
   snprintf(logdir, sizeof logdir, "%s/file/deeper", b->path);
   assert_status(manta__rundir_create(logdir, "a", &fd, &path, &err), MANTA_EIO);
-  assert_has(err.message, "file/deeper");
+  assert_has(err.message, "file/deeper: Not a directory\nhint: ");
+  assert_has(err.message, "MANTA_RESULTS");
+  assert_status(manta__rundir_create("/proc/self", "a", &fd, &path, &err), MANTA_EIO);
+  assert_has(err.message, "cannot make the directory /proc/self/a_0001_");
 }
 
 // Makes directories over the turn of a second, when equal numbers get unequal names.
