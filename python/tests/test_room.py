@@ -93,6 +93,6 @@ def test_workers_with_an_instance_stay(tmp_path: Path) -> None:
     thread.join(30)
     assert len(done) == 2, done
     """, tmp_path)
-    assert "waiting for room: asked for 1 worker x 1 GPU" in said
+    assert "waiting for room: asked for 1 GPU" in said
     assert "held by trainer keeper" in said and "kept for its instance" in said
     assert "held by trainer list" in said

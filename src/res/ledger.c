@@ -261,9 +261,11 @@ static void say_asked(char *out, size_t size, int workers, int64_t each, const c
 {
   char x[32];
   double all = (double)each / MANTA__UNIT * workers; // a figure in bytes could overflow thousandths
-  snprintf(out, size, "%d worker%s x %s %s = %.15g %s", workers, workers == 1 ? "" : "s",
-           manta__units_text(each, x), each == MANTA__UNIT ? one : many, all,
-           all == 1 ? one : many);
+  if (workers == 1)
+    snprintf(out, size, "%s %s", manta__units_text(each, x), each == MANTA__UNIT ? one : many);
+  else
+    snprintf(out, size, "%d workers x %s %s = %.15g %s", workers, manta__units_text(each, x),
+             each == MANTA__UNIT ? one : many, all, all == 1 ? one : many);
 }
 
 static void say_need(char *out, size_t size, const struct manta__need *need, int workers,

@@ -148,7 +148,7 @@ static void one_that_holds_is_named(void **state)
   int64_t pid = run(keeper);
   manta_trainer_hold(keeper, true);
   assert_status(manta_trainer_start(other, &err), MANTA_ENOROOM);
-  assert_has(err.message, "asked for 1 worker x 1 GPU");
+  assert_has(err.message, "asked for 1 GPU");
   assert_has(err.message, "held by trainer keeper");
   assert_has(err.message, "1 GPU");
   assert_has(err.message, "kept for its instance");
