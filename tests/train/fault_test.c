@@ -269,38 +269,12 @@ static void retries_are_bounded(void **state)
 
 // --- memory -------------------------------------------------------------------------------------
 
-// A group of processes with a memory limit of its own, below ours; "" if that cannot be had here.
-static void memory_cgroup(char *dir, size_t size)
-{
-  char line[512], file[640];
-  dir[0] = 0;
-  FILE *f = fopen("/proc/self/cgroup", "r");
-  while (f && fgets(line, sizeof line, f)) {
-    char *at = strstr(line, ":memory:");
-    if (at)
-      snprintf(dir, size, "/sys/fs/cgroup/memory%.*s/manta-test-%d", (int)strcspn(at + 8, "\n"),
-               at + 8, (int)getpid());
-  }
-  if (f)
-    fclose(f);
-  snprintf(file, sizeof file, "%s/memory.limit_in_bytes", dir);
-  int fd = dir[0] && mkdir(dir, 0700) == 0 ? open(file, O_WRONLY) : -1;
-  if (fd < 0 || write(fd, "536870912", 9) != 9)
-    dir[0] = 0;
-  if (fd >= 0)
-    close(fd);
-}
-
 // This program as `train_fault oom DIR CGROUP`: its exit code says whether all was as it should be.
 static int be_eater(char *dir, const char *cgroup)
 {
   struct rig r;
-  char file[640], pid[16];
-  snprintf(file, sizeof file, "%s/cgroup.procs", cgroup);
-  int fd = open(file, O_WRONLY), n = snprintf(pid, sizeof pid, "%d", (int)getpid());
-  if (fd < 0 || write(fd, pid, (size_t)n) != n)
+  if (!join_cgroup(cgroup))
     return 2;
-  close(fd);
   board_open();
   rig_init(&r, 2);
   r.cfg.logdir = dir;
@@ -319,11 +293,7 @@ static void out_of_memory_is_named(void **state)
   struct rig r;
   char cgroup[600];
   int status = -1;
-  if (SANITIZED)
-    skip_because("a sanitizer needs more memory than the limit of this test");
   memory_cgroup(cgroup, sizeof cgroup);
-  if (!cgroup[0])
-    skip_because("no memory cgroup (v1) can be made here");
   rig_init(&r, 2);
   pid_t pid = vfork();
   if (pid == 0) {
@@ -533,28 +503,14 @@ static int be_driver(char *dir)
   struct rig r;
   board_open();
   rig_init(&r, 2);
-  r.cfg.logdir = dir;
-  r.cfg.callback_count = 0;
-  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 1000000), MANTA_KV_INT("pause_us", 1000),
-                            MANTA_KV_INT("every", 5));
-  return rig_run(&r, &c) == MANTA_OK ? 0 : 1;
-}
-
-static pid_t start_driver(const char *dir)
-{
-  pid_t pid = vfork();
-  if (pid == 0) {
-    execl("/proc/self/exe", "train_fault", "driver", dir, (char *)NULL);
-    _exit(127);
-  }
-  return pid;
+  return rig_drive(&r, dir);
 }
 
 static void a_lost_driver_takes_everything_along(void **state)
 {
   struct rig r;
   rig_init(&r, 2); // for its directory
-  pid_t pid = start_driver(r.dir);
+  pid_t pid = rig_start_driver(&r);
   assert_true(within(10, board->counts > 50));
   pid_t agent = child_named(pid, "manta-agent"), zygote = child_named(agent, "manta-zygote");
   assert_true(alive(agent) && alive(zygote));

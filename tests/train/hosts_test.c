@@ -668,28 +668,14 @@ static int be_driver(char *dir)
   struct rig r;
   board_open();
   rig_hosts(&r, 4, false);
-  r.cfg.logdir = dir;
-  r.cfg.callback_count = 0;
-  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 1000000), MANTA_KV_INT("pause_us", 1000),
-                            MANTA_KV_INT("every", 5));
-  return rig_run(&r, &c) == MANTA_OK ? 0 : 1;
-}
-
-static pid_t start_driver(const char *dir)
-{
-  pid_t pid = vfork();
-  if (pid == 0) {
-    execl("/proc/self/exe", "train_hosts", "driver", dir, (char *)NULL);
-    _exit(127);
-  }
-  return pid;
+  return rig_drive(&r, dir);
 }
 
 static void a_lost_driver_takes_far_workers_along(void **state)
 {
   struct rig r;
   rig_init(&r, 4); // for its directory
-  pid_t pid = start_driver(r.dir);
+  pid_t pid = rig_start_driver(&r);
   assert_true(within(SOON, board->counts > 200));
   pid_t near = child_named(pid, "manta-bridge"), far = child_named(near, "manta-stdio");
   pid_t agent = child_named(far, "manta-agent");

@@ -260,6 +260,25 @@ manta_status rig_run(struct rig *r, const manta_value *config)
   return manta_trainer_run(r->t, counting, &r->rc, &r->results, &r->err);
 }
 
+pid_t rig_start_driver(const struct rig *r)
+{
+  pid_t pid = vfork();
+  if (pid == 0) {
+    execl("/proc/self/exe", "test", "driver", r->dir, (char *)NULL);
+    _exit(127);
+  }
+  return pid;
+}
+
+int rig_drive(struct rig *r, char *dir)
+{
+  r->cfg.logdir = dir;
+  r->cfg.callback_count = 0;
+  manta_value c = MANTA_MAP(MANTA_KV_INT("n", 1000000), MANTA_KV_INT("pause_us", 1000),
+                            MANTA_KV_INT("every", 5));
+  return rig_run(r, &c) == MANTA_OK ? 0 : 1;
+}
+
 void rig_destroy(struct rig *r)
 {
   manta_trainer_destroy(r->t);
@@ -330,7 +349,7 @@ void assert_renewed(const struct rig *r, int world, int first, int count)
   assert_true((board->reused > 0) == (r->cfg.keep_workers && count < world));
 }
 
-void assert_logged(const struct rig *r, const char *text)
+bool is_logged(const struct rig *r, const char *text)
 {
   char path[600];
   static char log[1u << 20];
@@ -338,7 +357,12 @@ void assert_logged(const struct rig *r, const char *text)
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t n = read(fd, log, sizeof log);
   close(fd);
-  if (n <= 0 || !memmem(log, (size_t)n, text, strlen(text)))
+  return n > 0 && memmem(log, (size_t)n, text, strlen(text));
+}
+
+void assert_logged(const struct rig *r, const char *text)
+{
+  if (!is_logged(r, text))
     fail_msg("run.log does not say \"%s\"", text);
 }
 
@@ -347,4 +371,39 @@ void assert_nothing_left(void)
   assert_true(within(2, child_named(getpid(), "manta-agent") == 0));
   for (int i = 0; i < 64; i++)
     assert_false(alive((pid_t)board->pid[i]));
+}
+
+void memory_cgroup(char *dir, size_t size)
+{
+  char line[512], file[640];
+  if (SANITIZED)
+    skip_because("a sanitizer needs more memory than the limit of this test");
+  dir[0] = 0;
+  FILE *f = fopen("/proc/self/cgroup", "r");
+  while (f && fgets(line, sizeof line, f)) {
+    char *at = strstr(line, ":memory:");
+    if (at)
+      snprintf(dir, size, "/sys/fs/cgroup/memory%.*s/manta-test-%d", (int)strcspn(at + 8, "\n"),
+               at + 8, (int)getpid());
+  }
+  if (f)
+    fclose(f);
+  snprintf(file, sizeof file, "%s/memory.limit_in_bytes", dir);
+  int fd = dir[0] && mkdir(dir, 0700) == 0 ? open(file, O_WRONLY) : -1;
+  bool limited = fd >= 0 && write(fd, "536870912", 9) == 9;
+  if (fd >= 0)
+    close(fd);
+  if (!limited)
+    skip_because("no memory cgroup (v1) can be made here");
+}
+
+bool join_cgroup(const char *dir)
+{
+  char file[640], pid[16];
+  snprintf(file, sizeof file, "%s/cgroup.procs", dir);
+  int fd = open(file, O_WRONLY), n = snprintf(pid, sizeof pid, "%d", (int)getpid());
+  bool joined = fd >= 0 && write(fd, pid, (size_t)n) == n;
+  if (fd >= 0)
+    close(fd);
+  return joined;
 }

@@ -65,10 +65,19 @@ manta_status counting(manta_session *s, manta_value *result, manta_error *err);
 void rig_init(struct rig *r, int workers); /* before the trainer is made: change cfg and rc then */
 void rig_make(struct rig *r);
 manta_status rig_run(struct rig *r, const manta_value *config);
+/* A driver that can be killed: the test's program again, as `TEST driver DIR` with the directory of
+ * the rig. Its main makes a rig and drives it: `counting` without end. */
+pid_t rig_start_driver(const struct rig *r);
+int rig_drive(struct rig *r, char *dir);
 void rig_destroy(struct rig *r); /* the trainer, where the rig is still needed */
 void rig_fini(struct rig *r);
 int rig_teardown(void **state); /* of every test: one that fails must not spoil the next */
 #define rig_test(f) cmocka_unit_test_teardown(f, rig_teardown)
+
+/* A group of processes with a memory limit of 512 MB, below ours. Skips the test if that cannot be
+ * had here. */
+void memory_cgroup(char *dir, size_t size);
+bool join_cgroup(const char *dir);
 
 /* Processes: the child of `parent` with this name, or 0; whether a process is there. */
 pid_t child_named(pid_t parent, const char *name);
@@ -82,7 +91,8 @@ bool alive(pid_t pid);
     (what);                                                                                        \
   })
 void assert_nothing_left(void);
-void assert_logged(const struct rig *r, const char *text); /* run.log of the newest run has it */
+bool is_logged(const struct rig *r, const char *text); /* run.log of the newest run has it */
+void assert_logged(const struct rig *r, const char *text);
 /* After a run with a loss of the `count` ranks from `first` on: every rank has begun anew in a
  * fresh process; where the trainer keeps its workers, only those have. */
 void assert_renewed(const struct rig *r, int world, int first, int count);
