@@ -4,11 +4,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cmd/options.h"
 
-#define TABLE_MAX (16u << 20)
+#define TABLE_MAX  (16u << 20)
+#define LAST_LEAST 12 /* columns of the last cell of a row, where the terminal cuts it */
 
 // --- Looks ---------------------------------------------------------------------------------------
 
@@ -49,6 +51,18 @@ void manta__grid_cell(struct manta__grid *g, const char *fmt, ...)
     g->count++;
 }
 
+// At most `room` columns of it.
+static void print_begin(const char *text, size_t room, FILE *to)
+{
+  size_t all = manta__text_columns(text), used = 0, at = 0, wide;
+  for (size_t n = strlen(text), k; all > room && at < n; at += k, used += wide) {
+    k = manta__text_step(text + at, n - at, &wide);
+    if (used + wide > room - 1)
+      break;
+  }
+  fprintf(to, "%.*s%s", (int)(all > room ? at : strlen(text)), text, all > room ? "…" : "");
+}
+
 static void print_cell(const struct manta__grid *g, int c, const char *text, int wide, FILE *to)
 {
   int pad = wide - (int)manta__text_columns(text);
@@ -57,11 +71,26 @@ static void print_cell(const struct manta__grid *g, int c, const char *text, int
     fputc('\n', to);
     return;
   }
-  fprintf(to, "%s%*s%s", c ? "  " : "", right ? pad : 0, "", text);
+  fprintf(to, "%s%*s", c ? "  " : "", right && pad > 0 ? pad : 0, "");
+  print_begin(text, (size_t)wide, to);
   if (last)
     fputc('\n', to);
   else if (!right)
     fprintf(to, "%*s", pad, "");
+}
+
+// On a terminal the last column ends where the line does, if something is left of it then.
+static void fit(int *wide, int columns, FILE *to)
+{
+  struct winsize w;
+  int used = 0;
+  if (ioctl(fileno(to), TIOCGWINSZ, &w) < 0 || w.ws_col == 0)
+    return;
+  for (int c = 0; c < columns - 1; c++)
+    used += wide[c] + 2;
+  int left = (int)w.ws_col - used, *last = &wide[columns - 1];
+  if (left >= LAST_LEAST && left < *last)
+    *last = left;
 }
 
 void manta__grid_print(struct manta__grid *g, FILE *to)
@@ -77,6 +106,7 @@ void manta__grid_print(struct manta__grid *g, FILE *to)
   for (size_t i = 0; i < g->count; i++, p += strlen(p) + 1)
     if ((int)manta__text_columns(p) > wide[i % (size_t)g->columns])
       wide[i % (size_t)g->columns] = (int)manta__text_columns(p);
+  fit(wide, g->columns, to);
   fputs(manta__paint(to, 1), to);
   for (int c = 0; c < g->columns; c++)
     print_cell(g, c, g->titles[c], wide[c], to);

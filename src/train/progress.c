@@ -81,6 +81,7 @@ static struct manta__look look_at(const manta_run *r)
                               .verbose = r->progress.verbose,
                               .colours = r->screen.colour[1] && !r->progress.html,
                               .rows = is_block(r) ? manta__screen_rows() - 3 : 0,
+                              .columns = is_block(r) ? manta__screen_columns() - 1 : 0,
                               .now_ns = manta__wall()};
 }
 
@@ -149,6 +150,7 @@ void manta__progress_end(manta_run *r)
   manta__screen_lift(&r->screen);
   pthread_mutex_lock(&drv.lock);
   struct manta__look look = look_at(r);
+  look.columns = 0; // it stays: the whole name
   if (p->html)
     manta__progress_html(&out, &p->stats, &look);
   else

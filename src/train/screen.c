@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "view/text.h"
 
 #define OUT_MAX  (8u << 20)
 #define ROWS_MAX 10 /* changing rows on a terminal; more are not shown */
@@ -185,23 +186,19 @@ static size_t escape_at(const char *p, size_t n)
   return k < n ? k + 1 : n;
 }
 
-// At most `room` columns of it, a character being one; gives the columns.
+// At most `room` columns of it; gives the columns.
 static size_t put_clipped(struct manta__screen *s, const char *p, size_t n, size_t room)
 {
   size_t columns = 0;
   bool coloured = false;
   for (size_t i = 0; i < n;) {
-    size_t k = escape_at(p + i, n - i);
-    if (k > 0) {
-      coloured = true;
-    } else {
-      if (columns == room)
-        break;
-      columns++;
-      k = 1;
-      while (i + k < n && ((unsigned char)p[i + k] & 0xc0) == 0x80)
-        k++;
-    }
+    size_t k = escape_at(p + i, n - i), wide = 0;
+    coloured |= k > 0;
+    if (k == 0)
+      k = manta__text_step(p + i, n - i, &wide);
+    if (wide > room - columns)
+      break;
+    columns += wide;
     manta__buf_append(&s->out, p + i, k);
     i += k;
   }
@@ -314,6 +311,11 @@ void manta__screen_block(struct manta__screen *s, const char *p, size_t n)
 int manta__screen_rows(void)
 {
   return size_of_terminal().ws_row;
+}
+
+int manta__screen_columns(void)
+{
+  return size_of_terminal().ws_col;
 }
 
 static int count_rows(const char *p, size_t n)

@@ -55,8 +55,9 @@ void manta__screen_live(struct manta__screen *s, int rank, int stream, const cha
 /* Rows of the run's own, separated by "\n", that stand below the line of the cursor and below all
  * others; drawn by lay, if standard error is a terminal. NULL: none any more. */
 void manta__screen_block(struct manta__screen *s, const char *p, size_t n);
-/* Rows of the terminal. */
+/* Those of the terminal. */
 int manta__screen_rows(void);
+int manta__screen_columns(void);
 /* A line of nobody's, on standard error. */
 void manta__screen_say(struct manta__screen *s, const char *head, const char *text);
 /* Takes the changing rows off; draws them. */

@@ -9,6 +9,7 @@
 #include "view/text.h"
 
 #define NAME_COLUMNS 24 /* of a metric, at most */
+#define HEAD_COLUMNS 50 /* of what follows the name of a run, about */
 
 // --- pieces --------------------------------------------------------------------------------------
 
@@ -86,12 +87,21 @@ static double rate_of(const struct manta__stats *s, const struct manta__look *lo
 
 // --- the block of a terminal ---------------------------------------------------------------------
 
+// The name; where the line has no room for it, a part of it, so that the iteration is seen.
+static void put_name(manta__buf *out, const struct manta__look *look)
+{
+  char name[MANTA__ROW_NAME], part[MANTA__ROW_NAME + 8];
+  int room = look->columns - HEAD_COLUMNS;
+  size_t most = look->columns == 0 ? sizeof name : room > 8 ? (size_t)room : 8;
+  put_look(out, look, 1);
+  manta__buf_puts(out, manta__text_cut(part, sizeof part, safe(name, look->name), most));
+  put_look(out, look, 0);
+}
+
 static void put_head(manta__buf *out, const struct manta__stats *s, const struct manta__look *look)
 {
-  char name[MANTA__ROW_NAME], span[MANTA__TEXT], rate[MANTA__TEXT];
-  put_look(out, look, 1);
-  manta__buf_puts(out, safe(name, look->name));
-  put_look(out, look, 0);
+  char span[MANTA__TEXT], rate[MANTA__TEXT];
+  put_name(out, look);
   manta__buf_putc(out, ' ');
   put_look(out, look, colour_of(s));
   manta__buf_puts(out, state_of(s));

@@ -16,6 +16,7 @@ struct manta__look {
   int verbose; /* 1: metrics of rank 0 and over all workers; 2: of each worker, and the start */
   bool colours;
   int rows;       /* at most; 0: any number */
+  int columns;    /* the same */
   int64_t now_ns; /* wall clock */
 };
 

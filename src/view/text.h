@@ -23,9 +23,15 @@ const char *manta__text_rate(char buf[MANTA__TEXT], double per_s);
  * the buffer. */
 const char *manta__text_value(char *buf, size_t size, const manta_value *v);
 
-/* What a program named or printed, made safe to show: control characters become "?". In place. */
+/* What a program named or printed, made safe to show: control characters and bytes that are not
+ * UTF-8 become "?". In place. */
 char *manta__text_safe(char *s);
-/* The columns that it takes, a character being one. */
+/* The columns of a terminal that it takes: two for what is wide in East Asia and for pictures, none
+ * for accents of their own. */
 size_t manta__text_columns(const char *s);
+/* Bytes of the character at s, of which n > 0 are there; one that begins none is a character. */
+size_t manta__text_step(const char *s, size_t n, size_t *columns);
+/* The same text within so many columns (3 at least): what is too long has "…" in its middle. */
+const char *manta__text_cut(char *out, size_t size, const char *s, size_t columns);
 
 #endif

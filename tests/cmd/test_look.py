@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
+import termios
 import time
 
-from bed import COUNTER, Bed, driver_of, main, wait_for
+from bed import COUNTER, MANTA, Bed, driver_of, main, wait_for
 
 bed = Bed()
 LONG = (1000000, 20, 1000)
@@ -78,6 +81,23 @@ def test_runs_are_found_by_name_and_part() -> None:
     done = bed.manta("status", "counter")
     assert done.code == 2 and '"counter" matches 3 runs' in done.err, done
     assert first.name in done.err, done
+
+
+def test_a_table_fits_the_terminal() -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 96))
+    p = subprocess.Popen([MANTA, "ls"], env=bed.env | {"TERM": "dumb"}, stdout=theirs)
+    os.close(theirs)
+    said = b""
+    with contextlib.suppress(OSError):  # what a terminal says at its end
+        while piece := os.read(ours, 65536):
+            said += piece
+    os.close(ours)
+    assert p.wait() == 0
+    lines = said.decode().splitlines()
+    whole = bed.manta("ls").out.splitlines()  # elsewhere nothing is cut
+    assert len(lines) == len(whole) > 1 and max(map(len, whole)) > 96, whole
+    assert all(len(line) <= 96 for line in lines) and lines[1].endswith("…"), lines
 
 
 def test_a_plot() -> None:

@@ -53,6 +53,21 @@ static void end(struct manta__stats *s)
   manta__buf_fini(&out);
 }
 
+static void a_narrow_block_has_the_iteration(void **state)
+{
+  struct manta__stats s = two_workers();
+  struct manta__look look = {
+      .name = "a_train_0001_2026-11-17_10-00-00", .verbose = 1, .columns = 39, .now_ns = 10 * S};
+  manta__progress_block(&out, &s, &look);
+  const char *found = strstr(text(), "iteration 10,");
+  assert_true(found && found - text() <= 39 - 12);
+  look.columns = 100;
+  out.len = 0;
+  manta__progress_block(&out, &s, &look);
+  assert_non_null(strstr(text(), look.name));
+  end(&s);
+}
+
 static void a_block_has_all_of_it(void **state)
 {
   struct manta__stats s = two_workers();
@@ -131,6 +146,7 @@ static void before_the_first_row(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_narrow_block_has_the_iteration),
       cmocka_unit_test(a_block_has_all_of_it),
       cmocka_unit_test(each_worker_is_shown_if_asked),
       cmocka_unit_test(a_line_is_one),
