@@ -20,6 +20,7 @@
 
 #define OUT_MAX (256u << 20)
 #define ROWS    12 /* of a panel, in a terminal */
+#define TITLE   80 /* letters that fit above a plot */
 #define STAMP   20 /* "_2026-11-15_04-46-27" behind the name of a run */
 
 // "counter_0007": without the time, which is the same length for all.
@@ -38,6 +39,7 @@ static manta_status add_run(struct manta__plot *p, const char *what, int rank, m
   MANTA_TRY(manta__runref_open(&r, what, err));
   size_t k = p->run_count++;
   short_name(p->names[k], sizeof p->names[k], r.name);
+  manta__text_safe(p->names[k]);
   manta_status st = manta__run_series_read(&p->runs[k], r.fd, rank, err);
   manta__runref_close(&r);
   return st;
@@ -63,10 +65,13 @@ static void make_title(struct manta__plot *p, const char *given)
   size_t n = 0;
   if (given) {
     snprintf(p->title, sizeof p->title, "%s", given);
+    manta__text_safe(p->title);
     return;
   }
   for (size_t i = 0; i < p->run_count && n < sizeof p->title; i++)
     n += (size_t)snprintf(p->title + n, sizeof p->title - n, "%s%s", i ? ", " : "", p->names[i]);
+  if (p->run_count > 1 && n > TITLE) // the legend has their names
+    snprintf(p->title, sizeof p->title, "%zu runs", p->run_count);
 }
 
 static manta_status prepare(struct manta__plot *p, const struct manta__args *a, manta_error *err)
@@ -83,7 +88,13 @@ static manta_status prepare(struct manta__plot *p, const struct manta__args *a, 
   p->log = manta__args_has(a, "log");
   MANTA_TRY(add_runs(p, a->operand[0], (int)rank, err));
   make_title(p, manta__args_get(a, "title"));
-  return manta__plot_make(p, a->operand + 1, (size_t)(a->count - 1), err);
+  MANTA_TRY(manta__plot_make(p, a->operand + 1, (size_t)(a->count - 1), err));
+  if (p->left_out > 0)
+    manta__say("%zu line%s left out: a plot has %d panels of %d lines\n"
+               "hint: name the metrics that you want to see",
+               p->left_out, p->left_out == 1 ? " is" : "s are", MANTA__PLOT_PANELS,
+               MANTA__PLOT_LINES);
+  return MANTA_OK;
 }
 
 // --- where it goes -------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ static void widen(double *low, double *high)
 static void linear(struct manta__axis *a, int wanted)
 {
   double step = round_step((a->high - a->low) / wanted);
+  step = a->whole && step < 1 ? 1 : step;
   double at = ceil(a->low / step - 1e-9) * step;
   for (a->count = 0; at <= a->high + 1e-9 * step && a->count < MANTA__TICKS_MAX; at += step)
     a->tick[a->count++] = fabs(at) < 1e-9 * step ? 0 : at;
@@ -72,6 +73,16 @@ void manta__axis_make(struct manta__axis *a, double low, double high, bool log, 
   double floor_at = low >= 0 && low - room < 0 ? 0 : low - room; // no negative loss
   a->low = a->log ? low : floor_at;
   a->high = high + room;
+  linear(a, wanted);
+}
+
+void manta__axis_count(struct manta__axis *a, double low, double high, int wanted)
+{
+  *a = (struct manta__axis){.low = low, .high = high, .whole = true};
+  if (high - low < 1) { // one of them: in the middle
+    a->low = low - 1;
+    a->high = high + 1;
+  }
   linear(a, wanted);
 }
 

@@ -16,6 +16,7 @@ struct manta__axis {
   bool log;
   int count;
   double tick[MANTA__TICKS_MAX];
+  bool whole; /* there is nothing between two whole numbers */
   int digits; /* behind the point, of every label; -1: exponents */
 };
 
@@ -23,6 +24,8 @@ struct manta__axis {
  * beyond both ends. Takes any order and equal values; log without positive values is linear. */
 void manta__axis_make(struct manta__axis *a, double low, double high, bool log, int wanted,
                       bool pad);
+/* The same for values that are counted: no ticks between them. */
+void manta__axis_count(struct manta__axis *a, double low, double high, int wanted);
 /* Where a value lies: 0 at low, 1 at high. */
 double manta__axis_place(const struct manta__axis *a, double value);
 /* "0.25", "1.5k", "2e-05". */

@@ -129,28 +129,44 @@ static void put_x(const struct sheet *s, manta__buf *out)
   for (int i = 0; i < s->p->x.count; i++) {
     manta__axis_label(&s->p->x, i, label);
     int n = (int)strlen(label), from = dot_x(s, s->p->x.tick[i]) / 2 - n / 2;
+    from = from + n > s->columns ? s->columns - n : from;
     from = from < 0 ? 0 : from;
     if (from < at + (at > 0) || from + n > s->columns)
       continue;
     manta__buf_printf(out, "%*s%s", from - at, "", label);
     at = from + n;
   }
-  manta__buf_printf(out, "  %s\n", s->p->x_label);
+  manta__buf_putc(out, '\n');
+  if (s->panel + 1 != s->p->panels + s->p->panel_count) // the last one has it for all
+    return;
+  int before = MARGIN + (s->columns - (int)strlen(s->p->x_label)) / 2;
+  manta__buf_printf(out, "%*s%s\n", before, "", s->p->x_label);
 }
 
+// The name and the legend; what does not fit beside it goes into lines of its own.
 static void put_head(const struct sheet *s, manta__buf *out)
 {
+  char text[2 * MANTA__ROW_NAME + 8];
+  size_t room = (size_t)s->columns;
   put_look(s, out, 1);
-  manta__buf_printf(out, "%*s%s", MARGIN, "", s->panel->title);
+  manta__buf_printf(out, "%*s%s", MARGIN, "",
+                    manta__text_cut(text, sizeof text, s->panel->title, room));
   put_look(s, out, 0);
+  size_t used = manta__text_columns(text);
   for (size_t i = 0; i < s->panel->count; i++) {
     if (!s->panel->lines[i].label[0])
       continue;
-    manta__buf_puts(out, "   ");
+    manta__text_cut(text, sizeof text, s->panel->lines[i].label, room - 2);
+    size_t more = 5 + manta__text_columns(text);
+    bool fits = used + more <= room;
+    if (!fits)
+      manta__buf_putc(out, '\n');
+    manta__buf_printf(out, "%*s", fits ? 3 : MARGIN, "");
+    used = fits ? used + more : more - 3;
     put_look(s, out, looks[i % 6]);
     manta__buf_puts(out, "▬");
     put_look(s, out, 0);
-    manta__buf_printf(out, " %s", s->panel->lines[i].label);
+    manta__buf_printf(out, " %s", text);
   }
   manta__buf_putc(out, '\n');
 }

@@ -14,10 +14,12 @@
 #define RIGHT  24.0
 #define TOP    44.0 /* the title */
 #define HEAD   26.0 /* above a panel: its name and its legend */
+#define ROW    17.0 /* of a legend that does not fit beside the name */
 #define PANEL  210.0
 #define BELOW  24.0 /* a panel: tick labels */
 #define BOTTOM 24.0 /* the x axis's name */
 #define SMALL  11.0
+#define TITLE  86  /* columns of the title, at most */
 #define LETTER 6.4 /* the width of a letter of that size, about */
 #define SWATCH 26.0
 #define GAP    10.0
@@ -91,44 +93,83 @@ static void draw_axes(const struct drawing *d, bool labels)
          (struct manta__pen){INK, 12, 1, false, false}, d->p->x_label);
 }
 
-static double wide(const char *label)
+// --- the legend ----------------------------------------------------------------------------------
+
+/* A piece of a line, and what it is. */
+struct legend_entry {
+  char label[2 * MANTA__ROW_NAME + 8];
+  struct manta__pen pen;
+  double wide;
+};
+
+struct legend {
+  struct legend_entry entry[MANTA__PLOT_LINES + 1];
+  size_t count;
+  int rows; /* of its own; 0: it is beside the panel's name */
+};
+
+static void add_entry(const struct drawing *d, struct legend *g, const char *label,
+                      struct manta__pen pen)
 {
-  return SWATCH + (double)manta__text_columns(label) * LETTER + GAP;
+  struct legend_entry *e = &g->entry[g->count];
+  size_t fits = (size_t)((d->right - LEFT - SWATCH) / LETTER);
+  if (!label[0])
+    return;
+  manta__text_cut(e->label, sizeof e->label, label, fits);
+  e->wide = SWATCH + (double)manta__text_columns(e->label) * LETTER + GAP;
+  e->pen = pen;
+  g->count++;
 }
 
-// A piece of the line and what it is; gives where the next one begins.
-static double draw_entry(const struct drawing *d, double x, const char *label,
-                         struct manta__pen pen)
+// Where an entry goes that would begin at x of its row: there, or at the beginning of the next.
+static double place_entry(const struct drawing *d, const struct legend_entry *e, double x, int *row)
 {
-  double y = d->top - 9;
-  line(d, x, y - 4, x + SWATCH - 7, y - 4, pen);
-  text(d, x + SWATCH, y, MANTA__ANCHOR_START, (struct manta__pen){INK, SMALL, 1, false, false},
-       label);
-  return x + wide(label);
+  bool fits = x == LEFT || x + e->wide - GAP <= d->right;
+  *row += fits ? 0 : 1;
+  return fits ? x : LEFT;
 }
 
-// Above the panel, on the right; lines for which there is no room are left out.
-static void draw_legend(const struct drawing *d)
+// All entries, in one row on the right if they fit there beside the name, else in rows below it.
+static void make_legend(const struct drawing *d, const struct manta__plot_panel *panel,
+                        struct legend *g)
 {
-  static const char lost[] = "worker lost";
   bool losses = false;
-  size_t shown = 0;
+  double all = 0, x = LEFT;
+  *g = (struct legend){0};
+  for (size_t i = 0; i < panel->count; i++)
+    add_entry(d, g, panel->lines[i].label,
+              (struct manta__pen){colour_of(&panel->lines[i]), 2.4, 1, false, false});
   for (size_t i = 0; i < d->p->run_count; i++)
     losses |= d->p->runs[i].stats.stop_count > 0;
-  double x = d->right + GAP - (losses ? wide(lost) : 0);
-  for (; shown < d->panel->count; shown++) {
-    const char *label = d->panel->lines[shown].label;
-    if (label[0] && x - wide(label) < LEFT + 120)
-      break;
-    x -= label[0] ? wide(label) : 0;
-  }
-  for (size_t i = 0; i < shown; i++) {
-    const struct manta__plot_line *l = &d->panel->lines[i];
-    if (l->label[0])
-      x = draw_entry(d, x, l->label, (struct manta__pen){colour_of(l), 2.4, 1, false, false});
-  }
   if (losses)
-    draw_entry(d, x, lost, (struct manta__pen){LOSS, 1.2, 1, true, false});
+    add_entry(d, g, "worker lost", (struct manta__pen){LOSS, 1.2, 1, true, false});
+  for (size_t i = 0; i < g->count; i++)
+    all += g->entry[i].wide;
+  double name = 20 + (double)manta__text_columns(panel->title) * 8;
+  if (all - GAP <= d->right - LEFT - name)
+    return;
+  g->rows = 1;
+  for (size_t i = 0; i < g->count; i++)
+    x = place_entry(d, &g->entry[i], x, &g->rows) + g->entry[i].wide;
+}
+
+static void draw_legend(const struct drawing *d, const struct legend *g)
+{
+  double x = d->right + GAP;
+  int row = 1;
+  for (size_t i = 0; i < g->count; i++)
+    x -= g->entry[i].wide;
+  x = g->rows ? LEFT : x;
+  for (size_t i = 0; i < g->count; i++) {
+    const struct legend_entry *e = &g->entry[i];
+    if (g->rows)
+      x = place_entry(d, e, x, &row);
+    double y = d->top - 9 - (g->rows ? (g->rows - row) * ROW : 0);
+    line(d, x, y - 4, x + SWATCH - 7, y - 4, e->pen);
+    text(d, x + SWATCH, y, MANTA__ANCHOR_START, (struct manta__pen){INK, SMALL, 1, false, false},
+         e->label);
+    x += e->wide;
+  }
 }
 
 // --- values --------------------------------------------------------------------------------------
@@ -179,15 +220,19 @@ static void draw_line(const struct drawing *d, const struct manta__plot_line *l,
     d->on->ring(d->c, spots[i], 2.4, pen);
 }
 
-static void draw_panel(struct drawing *d, size_t k, struct manta__spot *spots)
+static void draw_panel(struct drawing *d, size_t k, const struct legend *legend,
+                       struct manta__spot *spots)
 {
+  char title[MANTA__ROW_NAME + 8];
+  double below = legend->rows * ROW;
   d->panel = &d->p->panels[k];
-  d->top = TOP + HEAD + (double)k * (HEAD + PANEL + BELOW);
+  d->top = (k ? d->bottom + BELOW : TOP) + HEAD + below;
   d->bottom = d->top + PANEL;
   draw_axes(d, k + 1 == d->p->panel_count);
-  text(d, LEFT, d->top - 9, MANTA__ANCHOR_START, (struct manta__pen){INK, 12.5, 1, false, true},
-       d->panel->title);
-  draw_legend(d);
+  text(d, LEFT, d->top - 9 - below, MANTA__ANCHOR_START,
+       (struct manta__pen){INK, 12.5, 1, false, true},
+       manta__text_cut(title, sizeof title, d->panel->title, 80));
+  draw_legend(d, legend);
   const struct manta__spot frame[] = {{LEFT, d->top - 3}, {d->right + 3, d->bottom + 3}};
   d->on->clip(d->c, frame);
   draw_losses(d);
@@ -202,16 +247,25 @@ manta_status manta__plot_draw(const struct manta__plot *p, const struct manta__c
   struct drawing d = {.p = p, .on = kind, .right = WIDTH - RIGHT};
   double height = TOP + (double)p->panel_count * (HEAD + PANEL + BELOW) + BOTTOM;
   struct manta__spot *spots = manta__malloc(2 * MANTA__BINS * sizeof *spots);
-  if (!spots)
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a plot");
-  manta_status st = kind->begin(&d.c, WIDTH, height, err);
+  struct legend *legends = manta__calloc(p->panel_count, sizeof *legends);
+  char title[sizeof p->title + 8];
+  manta_status st = spots && legends ? MANTA_OK : MANTA_ENOMEM;
+  if (st < 0)
+    manta_error_set(err, st, "no memory for a plot");
+  for (size_t k = 0; st == MANTA_OK && k < p->panel_count; k++) {
+    make_legend(&d, &p->panels[k], &legends[k]);
+    height += legends[k].rows * ROW;
+  }
+  if (st == MANTA_OK)
+    st = kind->begin(&d.c, WIDTH, height, err);
   if (st == MANTA_OK) {
     text(&d, WIDTH / 2, 27, MANTA__ANCHOR_MIDDLE, (struct manta__pen){INK, 15, 1, false, true},
-         p->title);
+         manta__text_cut(title, sizeof title, p->title, TITLE));
     for (size_t k = 0; k < p->panel_count; k++)
-      draw_panel(&d, k, spots);
+      draw_panel(&d, k, &legends[k], spots);
     st = kind->end(d.c, out, err);
   }
+  manta__free(legends);
   manta__free(spots);
   return st;
 }

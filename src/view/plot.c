@@ -28,6 +28,7 @@ static const char *last_word(const char *name)
   return *p ? p : name;
 }
 
+// NULL: there is no room for another one.
 static struct manta__plot_panel *panel_for(struct manta__plot *p, const char *metric)
 {
   const char *word = last_word(metric);
@@ -45,9 +46,13 @@ static void add_lines(struct manta__plot *p, const char *metric)
 {
   for (size_t i = 0; i < p->run_count; i++) {
     const struct manta__plot_series *s = manta__run_series_find(&p->runs[i], metric);
-    struct manta__plot_panel *panel = s && s->count ? panel_for(p, metric) : NULL;
+    if (!s || s->count == 0)
+      continue;
+    struct manta__plot_panel *panel = panel_for(p, metric);
     if (panel && panel->count < MANTA__PLOT_LINES)
       panel->lines[panel->count++] = (struct manta__plot_line){.series = s, .run = i};
+    else
+      p->left_out++;
   }
 }
 
@@ -67,7 +72,7 @@ static manta_status refuse(const struct manta__plot *p, const char *metric, mant
   for (size_t i = 0; i < r->count && n < sizeof known; i++)
     n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", r->series[i].name);
   return manta_error_set(err, MANTA_ENOENT, "no run has a metric \"%s\"\nhint: there are: %s",
-                         metric, r->count ? known : "none that are numbers");
+                         metric, r->count ? manta__text_safe(known) : "none that are numbers");
 }
 
 // --- names ---------------------------------------------------------------------------------------
@@ -100,7 +105,9 @@ static void name_lines(const struct manta__plot *p, struct manta__plot_panel *pa
              runs && metrics ? " " : "", metrics ? l->series->name : "");
     if (panel->count <= 3)
       add_best(l, p);
+    manta__text_safe(l->label);
   }
+  manta__text_safe(panel->title);
 }
 
 // --- axes ----------------------------------------------------------------------------------------
@@ -145,7 +152,10 @@ static void make_x(struct manta__plot *p)
            : p->unit == 1  ? "time (s)"
            : p->unit == 60 ? "time (min)"
                            : "time (h)");
-  manta__axis_make(&p->x, low, high, false, X_TICKS, false);
+  if (p->by_time)
+    manta__axis_make(&p->x, low, high, false, X_TICKS, false);
+  else
+    manta__axis_count(&p->x, low, high, X_TICKS);
 }
 
 manta_status manta__plot_make(struct manta__plot *p, char *const *metrics, size_t count,
@@ -161,7 +171,8 @@ manta_status manta__plot_make(struct manta__plot *p, char *const *metrics, size_
       if (r == 0 || !manta__run_series_find(&p->runs[0], p->runs[r].series[i].name))
         add_lines(p, p->runs[r].series[i].name);
   if (p->panel_count == 0)
-    return manta_error_set(err, MANTA_ENOENT, "there is no metric to plot: no row has a number");
+    return manta_error_set(err, MANTA_ENOENT, "there is nothing to plot: no row has a %s",
+                           count ? "finite number of that name" : "finite number");
   for (size_t k = 0; k < p->panel_count; k++) {
     name_lines(p, &p->panels[k]);
     make_y(p, &p->panels[k]);

@@ -41,6 +41,7 @@ struct manta__plot {
   /* filled by manta__plot_make */
   struct manta__plot_panel panels[MANTA__PLOT_PANELS];
   size_t panel_count;
+  size_t left_out; /* lines that there is no room for */
   struct manta__axis x;
   double unit; /* of time: seconds, minutes or hours in seconds */
   char x_label[32];

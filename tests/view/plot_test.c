@@ -207,6 +207,76 @@ static void svg_is_text_that_is_escaped(void **state)
   end_plot(p);
 }
 
+static int count_of(const char *text, const char *what)
+{
+  int n = 0;
+  for (const char *s = text; (s = strstr(s, what)); s++)
+    n++;
+  return n;
+}
+
+// Whatever their names are, every line has its entry, and nothing is wider than the picture.
+static void every_line_is_in_the_legend(void **state)
+{
+  static const char *const names[] = {"a_run_whose_name_is_as_long_as_such_names_become_00001",
+                                      "a_run_whose_name_is_as_long_as_such_names_become_00002",
+                                      "with\033[31m\xc2\x9b\xff"};
+  struct manta__plot *p = plot_of(*state, 30);
+  struct bed *b = *state;
+  manta_error err = MANTA_ERROR_INIT;
+  char *wanted[] = {"loss"};
+  manta__buf out;
+  manta__buf_init(&out, 4u << 20);
+  for (size_t i = 0; i < 3; i++) {
+    if (i > 0)
+      assert_ok(manta__run_series_read(&p->runs[i], b->dir, 0, &err), &err);
+    snprintf(p->names[i], sizeof p->names[i], "%s", names[i]);
+  }
+  p->run_count = 3;
+  assert_ok(manta__plot_make(p, wanted, 1, &err), &err);
+  assert_ok(manta__plot_draw(p, &manta__canvas_svg, &out, &err), &err);
+  assert_status(manta__buf_terminate(&out), MANTA_OK);
+  const char *svg = (const char *)out.data;
+  assert_int_equal(count_of(svg, "become_00001, best"), 1);
+  assert_int_equal(count_of(svg, "become_00002, best"), 1);
+  assert_int_equal(count_of(svg, ">with?[31m???, best"), 1);
+  assert_int_equal(count_of(svg, ">worker lost<"), 1);
+  out.len = 0;
+  assert_ok(manta__plot_print(p, 50, 8, false, &out), &err);
+  assert_status(manta__buf_terminate(&out), MANTA_OK);
+  assert_int_equal(count_of((const char *)out.data, "▬"), 3);
+  for (char *line = (char *)out.data, *end; (end = strchr(line, '\n')); line = end + 1) {
+    *end = 0;
+    assert_in_range(manta__text_columns(line), 0, 50);
+  }
+  manta__buf_fini(&out);
+  end_plot(p);
+}
+
+static void iterations_are_whole_numbers(void **state)
+{
+  struct manta__axis a;
+  char label[MANTA__TEXT];
+  manta__axis_count(&a, 1, 5, 8);
+  assert_int_equal(a.count, 5);
+  assert_string_equal(manta__axis_label(&a, 4, label), "5");
+  manta__axis_count(&a, 1, 1, 8);
+  assert_string_equal(manta__axis_label(&a, 1, label), "1");
+  assert_near(manta__axis_place(&a, 1), 0.5, 1e-12);
+  manta__axis_count(&a, 1, 1000000, 8);
+  assert_string_equal(manta__axis_label(&a, 0, label), "200k");
+}
+
+static void texts_are_cut_to_columns(void **state)
+{
+  char out[64];
+  assert_int_equal(manta__text_columns("损失 e\xcc\x81"), 6); // wide ones, and an accent
+  assert_string_equal(manta__text_cut(out, sizeof out, "short", 9), "short");
+  assert_string_equal(manta__text_cut(out, sizeof out, "abcdefghijklmno", 9), "abcd…lmno");
+  assert_string_equal(manta__text_cut(out, sizeof out, "损失损失损失", 7), "损…失");
+  assert_string_equal(manta__text_cut(out, sizeof out, "损失损失损失", 8), "损失…失");
+}
+
 static void png_has_its_size(void **state)
 {
   const struct manta__canvas_kind *png;
@@ -245,7 +315,7 @@ static void a_terminal_has_blocks(void **state)
     assert_null(strchr(one, '\033'));
     line += n + 1;
   }
-  assert_int_equal(lines, 11);
+  assert_int_equal(lines, 12);
   assert_non_null(strstr((const char *)out.data, "▀"));
   assert_non_null(strstr((const char *)out.data, "┊")); // the loss
   manta__buf_fini(&out);
@@ -264,6 +334,9 @@ int main(void)
       TEST(metrics_of_one_word_share_a_panel),
       TEST(a_missing_metric_is_named),
       TEST(svg_is_text_that_is_escaped),
+      TEST(every_line_is_in_the_legend),
+      cmocka_unit_test(iterations_are_whole_numbers),
+      cmocka_unit_test(texts_are_cut_to_columns),
       TEST(png_has_its_size),
       TEST(a_terminal_has_blocks),
   };
