@@ -21,6 +21,7 @@
 #define SHOWN       100 /* of a wrong value */
 #define MAX_SECONDS 1e9
 #define MAX_CPUS    1e6
+#define MAX_MB      1e9
 #define MAX_GPUS    2048
 #define HEX_DIGITS  16
 
@@ -45,6 +46,10 @@ static const struct manta__knob table[MANTA__KNOBS] = {
                              .help = "directory for the local copies of runs stored under s3://"},
     [MANTA__KNOB_UPLOAD_WAIT] = {"MANTA_UPLOAD_WAIT", USERS, SECONDS, .dflt = "300",
                                  .help = "seconds that the end of a run waits for its upload"},
+    [MANTA__KNOB_DATA_SPOOL] = {"MANTA_DATA_SPOOL", USERS, WHOLE(0, MAX_MB), .unit = "MB",
+                                .dflt = "16384",
+                                .help =
+                                    "megabytes of copies of files whose HTTP server has no ranges"},
     [MANTA__KNOB_NUM_WORKERS] = {"MANTA_NUM_WORKERS", USERS, WHOLE(1, MANTA_MAX_RANKS),
                                  .unit = "workers", .dflt = "1",
                                  .help = "workers of a trainer that does not say how many"},

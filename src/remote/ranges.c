@@ -44,7 +44,8 @@ struct manta__ranges {
 
 // --- opening ------------------------------------------------------------------------------------
 
-static struct manta__http_call call_of(const struct manta__remote_spec *spec, const char *method)
+struct manta__http_call manta__remote_call(const struct manta__remote_spec *spec,
+                                           const char *method)
 {
   struct manta__http_call c = {.method = method, .url = spec->url};
   if (spec->sign && spec->sign[0]) {
@@ -61,14 +62,14 @@ manta_status manta__remote_look(const char *name, const struct manta__remote_spe
                                 struct manta__remote_facts *out, manta_error *err)
 {
   struct manta__http_reply r;
-  struct manta__http_call call = call_of(spec, "HEAD");
+  struct manta__http_call call = manta__remote_call(spec, "HEAD");
   MANTA_TRY(manta__http_ask(&call, name, &r, err));
-  if (r.status >= 300)
+  // A server may know only GET, and a URL may be signed for GET alone.
+  bool get_only = r.status == 405 || r.status == 501 || (r.status == 403 && !call.sign);
+  if (r.status >= 300 && !get_only)
     return manta__http_failed(&r, name, err);
-  if (r.length < 0)
-    return manta_error_set(err, MANTA_EUNSUPPORTED,
-                           "%s: the server does not tell its size\nhint: download it first", name);
-  out->size = r.length;
+  out->size = get_only ? -1 : r.length;
+  out->whole = out->size < 0;
   snprintf(out->etag, sizeof out->etag, "%s", r.etag);
   return MANTA_OK;
 }
@@ -154,7 +155,7 @@ static struct range_chunk *chunk_of(struct manta__ranges *s, int64_t number)
 static manta_status ask(struct manta__ranges *s, int slot, manta_error *err)
 {
   struct range_chunk *c = &s->chunk[slot];
-  struct manta__http_call call = call_of(&s->spec, "GET");
+  struct manta__http_call call = manta__remote_call(&s->spec, "GET");
   snprintf(c->range, sizeof c->range, "Range: bytes=%" PRId64 "-%" PRId64, c->at + (int64_t)c->got,
            c->at + (int64_t)c->size - 1);
   call.headers[call.headers[0] ? 1 : 0] = c->range;
@@ -185,6 +186,12 @@ static manta_status check(struct manta__ranges *s, int64_t end, const struct man
     return manta_error_set(err, MANTA_EIO,
                            "%s: has fewer than %" PRId64 " bytes now: it was cut while it was read",
                            s->name, end);
+  if (r->status == 404 || r->status == 410)
+    return manta_error_set(
+        err, MANTA_ENOENT,
+        "%s: is gone (HTTP %d): it was there when it was opened\nhint: the files "
+        "of a data set must stay until they are read",
+        s->name, r->status);
   if (r->status >= 300)
     return manta__http_failed(r, s->name, err);
   if (s->facts.etag[0] && r->etag[0] && strcmp(s->facts.etag, r->etag))
@@ -284,7 +291,7 @@ static manta_status read_ranges(struct manta__ranges *s, int64_t at, uint8_t *to
 
 static manta_status start_stream(struct manta__ranges *s, manta_error *err)
 {
-  struct manta__http_call call = call_of(&s->spec, "GET");
+  struct manta__http_call call = manta__remote_call(&s->spec, "GET");
   drop_stream(s);
   if (!s->data[0] && !(s->data[0] = manta__malloc((size_t)CHUNK)))
     return manta_error_set(err, MANTA_ENOMEM, "%s: no memory to read it", s->name);
@@ -343,17 +350,31 @@ static manta_status read_stream(struct manta__ranges *s, int64_t at, uint8_t *to
   return MANTA_OK;
 }
 
+// Chunks become larger when a long range is announced behind a short one.
+static void choose_size(struct manta__ranges *s)
+{
+  int64_t each = s->to - s->from >= SLOTS * LARGE ? LARGE : CHUNK;
+  if (s->whole || each <= s->each)
+    return;
+  drop_chunks(s);
+  for (int i = 0; i < SLOTS; i++) {
+    manta__free(s->data[i]);
+    s->data[i] = NULL;
+  }
+  s->each = each;
+}
+
 static manta_status read_locked(struct manta__ranges *s, int64_t at, void *to, size_t n,
                                 manta_error *err)
 {
   if (!s->client)
     MANTA_TRY(manta__http_open(&s->http, &s->client, err));
-  if (!s->each)
-    s->each = s->to - s->from >= SLOTS * LARGE ? LARGE : CHUNK;
+  choose_size(s);
   if (!s->whole) {
     MANTA_TRY(read_ranges(s, at, to, n, err));
     if (!s->whole)
       return MANTA_OK;
+    s->facts.whole = true;
     drop_chunks(s);
   }
   return read_stream(s, at, to, n, err);

@@ -8,8 +8,9 @@
  * (2) What breaks off is asked for again, from the byte on that is missing; what a busy server
  *     refuses, after a pause. Six tries without a byte are a failure.
  * (3) All bytes are of the object that was opened: another ETag is a failure.
- * (4) A server that sends the whole where a range is asked for is read as one stream. Going back
- *     means to begin again: that is slow, but it works, and the memory is the same.
+ * (4) A server that sends the whole where a range is asked for is read as one stream, and the facts
+ *     say so from then on. Going back means to begin again: that is slow, but it works, and the
+ *     memory is the same.
  */
 #ifndef MANTA_REMOTE_RANGES_H
 #define MANTA_REMOTE_RANGES_H
@@ -24,9 +25,14 @@ struct manta__remote_spec {
   const char *token; /* a header: "x-amz-security-token: ..." */
 };
 
+/* A request to it. */
+struct manta__http_call manta__remote_call(const struct manta__remote_spec *spec,
+                                           const char *method);
+
 /* What is known of an object without reading it. */
 struct manta__remote_facts {
-  int64_t size;
+  int64_t size;   /* -1: the server does not tell */
+  bool whole;     /* the server is known to give it only as a whole */
   char etag[128]; /* "": not known; that of the first reply counts then */
 };
 /* One request. MANTA_ENOENT, MANTA_EDENIED, MANTA_EIO; messages begin with the name. */

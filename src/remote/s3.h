@@ -25,13 +25,17 @@ struct manta__s3_account {
  * ("default") of ~/.aws/credentials, or keys that are lent (s3role.h); AWS_REGION or
  * AWS_DEFAULT_REGION, or that of ~/.aws/config; AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL. */
 void manta__s3_account(struct manta__s3_account *out);
+/* The same without keys. */
+void manta__s3_anonymous(struct manta__s3_account *out);
 /* What signs the request; borrowed. */
 void manta__s3_sign(const struct manta__s3_account *a, struct manta__http_call *call);
 
-/* s3://BUCKET/KEY. The key lies in the name. MANTA_EINVAL: no bucket. */
+/* s3://BUCKET/KEY, or s3://anonymous@BUCKET/KEY: requests are not signed then. The key lies in the
+ * name. MANTA_EINVAL: no bucket. */
 struct manta__s3_name {
   char bucket[64];
   const char *key;
+  bool anonymous;
 };
 manta_status manta__s3_parse(struct manta__s3_name *out, const char *name, manta_error *err);
 /* The URL of a key, or with `query` of the bucket; the caller frees it. NULL: no memory. */

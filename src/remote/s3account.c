@@ -102,12 +102,17 @@ static void find_keys(struct manta__s3_account *a, const char *profile)
     snprintf(a->token, sizeof a->token, "x-amz-security-token: %s", token);
 }
 
-void manta__s3_account(struct manta__s3_account *a)
+static const char *profile_name(void)
+{
+  const char *profile = variable("AWS_PROFILE");
+  return profile ? profile : "default";
+}
+
+void manta__s3_anonymous(struct manta__s3_account *a)
 {
   char file[PATH_MAX];
-  const char *profile = variable("AWS_PROFILE"), *region = variable("AWS_REGION");
+  const char *profile = profile_name(), *region = variable("AWS_REGION");
   const char *endpoint = variable("AWS_ENDPOINT_URL_S3");
-  profile = profile ? profile : "default";
   region = region ? region : variable("AWS_DEFAULT_REGION");
   endpoint = endpoint ? endpoint : variable("AWS_ENDPOINT_URL");
   *a = (struct manta__s3_account){0};
@@ -120,7 +125,12 @@ void manta__s3_account(struct manta__s3_account *a)
     snprintf(a->endpoint, sizeof a->endpoint, "%s", endpoint);
   else
     find(file, profile, "endpoint_url", a->endpoint, sizeof a->endpoint);
-  find_keys(a, profile);
+}
+
+void manta__s3_account(struct manta__s3_account *a)
+{
+  manta__s3_anonymous(a);
+  find_keys(a, profile_name());
   if (a->user[0])
     snprintf(a->sign, sizeof a->sign, "aws:amz:%s:s3", a->region);
 }

@@ -373,6 +373,8 @@ static manta_status get(struct manta__objects *o, const char *name, int fd, mant
   const struct manta__s3_account *a = &t->folder->account;
   struct manta__remote_spec spec = {url, a->sign, a->user, a->secret, a->token};
   manta_status st = manta__remote_look(t->uri, &spec, &facts, err);
+  if (st == MANTA_OK && facts.size < 0)
+    st = manta_error_set(err, MANTA_EUNSUPPORTED, "%s: the server does not tell its size", t->uri);
   if (st == MANTA_OK)
     st = manta__ranges_open(&r, t->uri, &spec, &facts, err);
   if (st == MANTA_OK)

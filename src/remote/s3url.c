@@ -10,7 +10,9 @@
 
 manta_status manta__s3_parse(struct manta__s3_name *out, const char *name, manta_error *err)
 {
-  const char *bucket = name + strlen("s3://");
+  const char *bucket = name + strlen("s3://"), who[] = "anonymous@";
+  out->anonymous = !strncmp(bucket, who, strlen(who));
+  bucket += out->anonymous ? strlen(who) : 0;
   size_t n = strcspn(bucket, "/");
   if (n == 0 || n >= sizeof out->bucket ||
       strspn(bucket, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") < n)

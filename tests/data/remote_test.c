@@ -113,34 +113,6 @@ static manta_status rows_of(manta_dataset *d, int64_t block, int64_t *out, manta
   return (manta_status)rc;
 }
 
-static void data_sets_lie_behind_urls(void **state)
-{
-  struct web w;
-  manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_error err = MANTA_ERROR_INIT;
-  manta_dataset *d;
-  manta_reader *r;
-  manta_batch *b;
-  int64_t n = 0;
-  web_start(&w, body, body_size, NULL);
-  const char *url = url_of(&w, "x.csv");
-  c.block_bytes = 1 << 20;
-  assert_ok(manta_dataset_open(&d, &url, 1, &c, &err), &err);
-  assert_true(manta_dataset_blocks(d) > 4);
-  assert_ok(manta_reader_open(&r, d, 0, manta_dataset_blocks(d), &err), &err);
-  while (manta_reader_next(r, &b, &err) == 1) {
-    manta_column x;
-    assert_ok(manta_batch_column(b, 0, &x, &err), &err);
-    for (int64_t i = 0; i < x.rows; i++)
-      assert_int_equal(((const int64_t *)x.data)[x.offset + i], n++);
-    manta_batch_destroy(b);
-  }
-  assert_int_equal(n, ROWS);
-  manta_reader_close(r);
-  manta_dataset_close(d);
-  web_stop(&w);
-}
-
 static void a_server_without_ranges_is_one_stream(void **state)
 {
   struct web w;
@@ -164,6 +136,95 @@ static void a_server_without_ranges_is_one_stream(void **state)
   assert_status(manta__source_read(s, s->size - 1, &byte, 1, &err), MANTA_EIO);
   assert_has(err.message, "it was cut while it was read");
   manta__source_close(s);
+  web_stop(&w);
+}
+
+// All rows of a data set of numbers, in their order.
+static void assert_numbers(const char *url, size_t block_bytes)
+{
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d;
+  manta_reader *r;
+  manta_batch *b;
+  int64_t n = 0;
+  c.block_bytes = block_bytes;
+  assert_ok(manta_dataset_open(&d, &url, 1, &c, &err), &err);
+  assert_true(manta_dataset_blocks(d) > 4);
+  assert_ok(manta_reader_open(&r, d, 0, manta_dataset_blocks(d), &err), &err);
+  while (manta_reader_next(r, &b, &err) == 1) {
+    manta_column x;
+    assert_ok(manta_batch_column(b, 0, &x, &err), &err);
+    for (int64_t i = 0; i < x.rows; i++)
+      assert_int_equal(((const int64_t *)x.data)[x.offset + i], n++);
+    manta_batch_destroy(b);
+  }
+  assert_int_equal(n, ROWS);
+  manta_reader_close(r);
+  manta_dataset_close(d);
+}
+
+static void data_sets_lie_behind_urls(void **state)
+{
+  struct web w;
+  web_start(&w, body, body_size, NULL);
+  assert_numbers(url_of(&w, "x.csv"), 1 << 20);
+  web_stop(&w);
+}
+
+// A server that gives only the whole is asked for it once, and what breaks off is fetched again.
+static void servers_that_give_only_the_whole_are_copied(void **state)
+{
+  struct web w;
+  web_start(&w, body, body_size, NULL);
+  w.no_size = true;
+  w.cut = 2;
+  assert_numbers(url_of(&w, "nosize.csv"), 1 << 20);
+  assert_int_equal(w.cut, 0);
+  assert_int_equal(w.requests, 1 + 3); // HEAD, twice a half, the whole
+  w.no_head = true;
+  assert_numbers(url_of(&w, "nohead.csv"), 1 << 20);
+  assert_int_equal(w.requests, 4 + 2);
+  w.no_size = w.no_head = false;
+  w.no_range = true;
+  w.sent = 0;
+  assert_numbers(url_of(&w, "norange.csv"), 1 << 20);
+  assert_in_range(w.sent, body_size, 8 * body_size); // some ranges are tried before that is known
+  web_stop(&w);
+}
+
+static void copies_have_a_limit(void **state)
+{
+  struct web w;
+  struct manta__source *s;
+  manta_error err = MANTA_ERROR_INIT;
+  web_start(&w, body, body_size, NULL);
+  w.no_size = true;
+  setenv("MANTA_DATA_SPOOL", "3", 1);
+  assert_status(manta__source_open(&s, url_of(&w, "large.csv"), &err), MANTA_ETOOBIG);
+  assert_has(err.message, "large.csv: has more bytes than may be copied");
+  assert_has(err.message, "hint: MANTA_DATA_SPOOL is 3 MB; or download it first");
+  w.no_size = false;
+  w.no_range = true; // its size is known: it can be read as a stream
+  s = open_url(url_of(&w, "stream.csv"));
+  assert_bytes(s, 5, 10);
+  manta__source_close(s);
+  assert_ok(manta__source_open(&s, url_of(&w, "stream.csv"), &err), &err);
+  assert_bytes(s, 3, 100000);
+  manta__source_close(s);
+  w.no_range = false;
+  w.no_size = true;
+  setenv("MANTA_DATA_SPOOL", "10", 1); // one of two: the other goes, and is fetched again
+  for (int i = 0; i < 4; i++) {
+    assert_ok(manta__source_open(&s, url_of(&w, i % 2 ? "one.csv" : "two.csv"), &err), &err);
+    assert_bytes(s, 0, body_size);
+    manta__source_close(s);
+  }
+  unsetenv("MANTA_DATA_SPOOL");
+  setenv("TMPDIR", "/nowhere", 1);
+  assert_status(manta__source_open(&s, url_of(&w, "nowhere.csv"), &err), MANTA_EIO);
+  assert_has(err.message, "nowhere.csv: cannot be copied to /nowhere: No such file");
+  unsetenv("TMPDIR");
   web_stop(&w);
 }
 
@@ -275,7 +336,7 @@ static void failures_are_told(void **state)
   assert_status(manta__source_open(&none, url_of(&w, "missing"), &err), MANTA_ENOENT);
   assert_has(err.message, "there is no such file (HTTP 404)");
   w.status = 403;
-  w.busy = 1;
+  w.busy = 2; // it may be that only GET is allowed
   assert_status(manta__source_open(&none, url_of(&w, "x.csv"), &err), MANTA_EDENIED);
   s = open_url(url_of(&w, "x.csv"));
   w.status = 503;
@@ -283,7 +344,7 @@ static void failures_are_told(void **state)
   assert_not_read(s, MANTA_EIO, "HTTP 503; tried 6 times");
   w.status = 404;
   w.busy = 1;
-  assert_not_read(s, MANTA_ENOENT, "HTTP 404"); // it vanished
+  assert_not_read(s, MANTA_ENOENT, "is gone (HTTP 404): it was there");
   w.etag = 2;
   assert_not_read(s, MANTA_EIO, "was replaced while it was read");
   w.etag = 1;
@@ -303,7 +364,7 @@ static void failures_are_told(void **state)
 #define KEYS 8
 static const char *const keys[KEYS] = {"top.csv",      "d/a.csv",   "d/b c+&.csv", "d/.hidden.csv",
                                        "d/_tmp/x.csv", "d/e/f.csv", "d/e/g.csv",   "dd/z.csv"};
-static _Atomic bool wants_key;
+static _Atomic bool wants_key, refuses_key;
 
 static bool has_prefix(const char *key, const char *escaped)
 {
@@ -325,6 +386,8 @@ static int answer_s3(const char *request, char *out, size_t room)
 {
   const char *token = strstr(request, "continuation-token="), *prefix = strstr(request, "prefix=");
   size_t at = 0;
+  if (refuses_key && strcasestr(request, "\r\nAuthorization:"))
+    return snprintf(out, room, "<Error/>") ? 403 : 0;
   if (wants_key && (!strcasestr(request, "\r\nAuthorization: AWS4-HMAC-SHA256 Credential=me/") ||
                     !strcasestr(request, "/eu-test-1/s3/aws4_request")))
     return snprintf(out, room, "<Error/>") ? 403 : 0;
@@ -419,6 +482,14 @@ static void requests_are_signed(void **state)
   assert_bytes(s, 0, 1000);
   manta__source_close(s);
   assert_lists("s3://b/d/*.csv", "s3://b/d/a.csv s3://b/d/b c+&.csv");
+  assert_status(manta__source_open(&s, "s3://anonymous@b/top.csv", &err), MANTA_EDENIED);
+  wants_key = false; // and those of nobody are not
+  refuses_key = true;
+  s = open_url("s3://anonymous@b/top.csv");
+  assert_bytes(s, 0, 1000);
+  manta__source_close(s);
+  assert_lists("s3://anonymous@b/d/*.csv", "s3://anonymous@b/d/a.csv s3://anonymous@b/d/b c+&.csv");
+  refuses_key = false;
   unsetenv("AWS_ACCESS_KEY_ID");
   unsetenv("AWS_SECRET_ACCESS_KEY");
   unsetenv("AWS_REGION");
@@ -566,6 +637,8 @@ int main(void)
       cmocka_unit_test(accounts_come_from_files),
       cmocka_unit_test(keys_are_lent),
       cmocka_unit_test(a_server_without_ranges_is_one_stream),
+      cmocka_unit_test(servers_that_give_only_the_whole_are_copied),
+      cmocka_unit_test(copies_have_a_limit),
       cmocka_unit_test(an_object_is_looked_at_once),
       cmocka_unit_test(cuts_are_found_without_reading_all),
       cmocka_unit_test(listings_that_make_no_sense_are_refused),

@@ -32,6 +32,8 @@ struct web {
   _Atomic int status;    /* 503 and the like */
   _Atomic int cut;       /* so many bodies break off half-way */
   _Atomic bool no_range; /* the whole body, always */
+  _Atomic bool no_size;  /* the same, without its length */
+  _Atomic bool no_head;  /* HEAD is not known */
   _Atomic int etag;      /* of the body */
   /* What it saw: */
   _Atomic int requests;
@@ -64,6 +66,28 @@ static inline void web_reset(int fd)
   setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
 
+// The whole in chunks, whose number is not told; or half of it, and then the connection ends.
+static inline bool web_chunks(struct web *w, int fd, bool is_head)
+{
+  bool whole = is_head || !(w->cut > 0 && w->cut-- > 0);
+  size_t size = w->size, all = whole ? size : size / 2;
+  char head[128];
+  int k = snprintf(head, sizeof head, "HTTP/1.1 200 x\r\n%sETag: \"%d\"\r\n\r\n",
+                   is_head ? "" : "Transfer-Encoding: chunked\r\n", w->etag);
+  web_send(fd, head, (size_t)k);
+  for (size_t at = 0, n; at < all && !is_head; at += n) {
+    n = all - at < 100000 ? all - at : 100000;
+    k = snprintf(head, sizeof head, "%zx\r\n", n);
+    web_send(fd, head, (size_t)k);
+    web_send(fd, w->body + at, n);
+    web_send(fd, "\r\n", 2);
+    w->sent += (int64_t)n;
+  }
+  if (whole && !is_head)
+    web_send(fd, "0\r\n\r\n", 5);
+  return whole && !is_head;
+}
+
 // False: the connection ends.
 static inline bool web_body(struct web *w, int fd, const char *request)
 {
@@ -71,6 +95,13 @@ static inline bool web_body(struct web *w, int fd, const char *request)
   const char *range = strcasestr(request, "\r\nRange: bytes=");
   char headers[128];
   int status = 200;
+  bool is_head = !strncmp(request, "HEAD", 4);
+  if (is_head && w->no_head) {
+    web_reply(fd, 405, "", NULL, 0);
+    return true;
+  }
+  if (w->no_size)
+    return web_chunks(w, fd, is_head);
   if (range && !w->no_range && sscanf(range + 15, "%lld-%lld", &from, &to) == 2)
     status = 206;
   if (from > to || to >= (long long)w->size) {
@@ -78,7 +109,7 @@ static inline bool web_body(struct web *w, int fd, const char *request)
     return true;
   }
   snprintf(headers, sizeof headers, "ETag: \"%d\"\r\n", w->etag);
-  if (!strncmp(request, "HEAD", 4)) {
+  if (is_head) {
     char head[512];
     int k = snprintf(head, sizeof head, "HTTP/1.1 200 x\r\nContent-Length: %zu\r\n%s\r\n",
                      (size_t)w->size, headers);

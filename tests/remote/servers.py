@@ -135,12 +135,25 @@ class Faulty:
         if self.fault == "503":
             client.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nRetry-After: 0\r\n"
                            b"Connection: close\r\n\r\n")
+            self._linger(client)
         elif self.fault == "reset":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif b"content-length: 0" not in head.lower() and not head.startswith((b"GET", b"DELETE")):
             client.settimeout(1)
             client.recv(1000)
         return False
+
+    @staticmethod
+    def _linger(client: socket.socket) -> None:
+        """What comes after the answer is read: to close before that is a reset, by which the answer
+        can get lost."""
+        client.settimeout(5)
+        try:
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(1 << 20):
+                pass
+        except OSError:
+            pass
 
     def _pass_on(self, client: socket.socket, head: bytes, begun: bytes) -> bool:
         while self.hold:

@@ -6,12 +6,15 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "data/source/spool.h"
 
 #define KNOWN 16384 /* a name has one place; another that needs it comes instead */
 
+/* It has one of both. */
 struct remote_source {
   struct manta__source source;
   manta__ranges *ranges;
+  struct manta__spool *spool;
 };
 
 // --- what is known ------------------------------------------------------------------------------
@@ -58,17 +61,48 @@ static bool recall(const char *name, struct manta__remote_facts *out)
   return found;
 }
 
+// Asks the server; one that does not tell the size has to give the whole.
+static manta_status look(const char *name, const struct manta__remote_spec *spec,
+                         struct manta__remote_facts *out, manta_error *err)
+{
+  struct manta__spool *spool;
+  MANTA_TRY(manta__remote_look(name, spec, out, err));
+  if (out->size < 0) {
+    MANTA_TRY(manta__spool_take(&spool, name, spec, err));
+    out->size = manta__spool_size(spool);
+    manta__spool_give(spool); // it stays there for a while
+  }
+  manta__remote_know(name, out);
+  return MANTA_OK;
+}
+
 manta_status manta__remote_size(const char *name, const struct manta__remote_spec *spec,
                                 int64_t *out, manta_error *err)
 {
   struct manta__remote_facts facts;
-  MANTA_TRY(manta__remote_look(name, spec, &facts, err));
-  manta__remote_know(name, &facts);
+  manta__spool_forget(name);
+  MANTA_TRY(look(name, spec, &facts, err));
   *out = facts.size;
   return MANTA_OK;
 }
 
 // --- sources ------------------------------------------------------------------------------------
+
+// A copy of what is given only as a whole, unless it is too large: then it is read as a stream.
+static manta_status connect_to(struct remote_source *s, const struct manta__remote_spec *spec,
+                               const struct manta__remote_facts *facts, manta_error *err)
+{
+  const char *name = s->source.name;
+  s->source.size = facts->size;
+  if (facts->whole) {
+    manta_status st = manta__spool_take(&s->spool, name, spec, err);
+    if (st == MANTA_OK)
+      s->source.size = manta__spool_size(s->spool);
+    if (st != MANTA_ETOOBIG)
+      return st;
+  }
+  return manta__ranges_open(&s->ranges, name, spec, facts, err);
+}
 
 static manta_status make(struct manta__source **out, const struct manta__place *place,
                          const char *name, const struct manta__remote_spec *spec,
@@ -76,7 +110,7 @@ static manta_status make(struct manta__source **out, const struct manta__place *
 {
   struct remote_source *s = manta__calloc(1, sizeof *s);
   manta_status st = s && (s->source.name = manta__strdup(name))
-                        ? manta__ranges_open(&s->ranges, name, spec, facts, err)
+                        ? connect_to(s, spec, facts, err)
                         : manta_error_set(err, MANTA_ENOMEM, "%s: no memory to open it", name);
   if (st < 0) {
     if (s)
@@ -84,7 +118,6 @@ static manta_status make(struct manta__source **out, const struct manta__place *
     return st;
   }
   s->source.place = place;
-  s->source.size = facts->size;
   *out = &s->source;
   return MANTA_OK;
 }
@@ -94,17 +127,18 @@ manta_status manta__remote_open(struct manta__source **out, const struct manta__
                                 manta_error *err)
 {
   struct manta__remote_facts facts;
-  if (!recall(name, &facts)) {
-    MANTA_TRY(manta__remote_look(name, spec, &facts, err));
-    manta__remote_know(name, &facts);
-  }
+  if (!recall(name, &facts))
+    MANTA_TRY(look(name, spec, &facts, err));
   return make(out, place, name, spec, &facts, err);
 }
 
 manta_status manta__remote_read(struct manta__source *source, int64_t at, void *to, size_t n,
                                 manta_error *err)
 {
-  manta_status st = manta__ranges_read(((struct remote_source *)source)->ranges, at, to, n, err);
+  struct remote_source *s = (struct remote_source *)source;
+  if (s->spool)
+    return manta__spool_read(s->spool, at, to, n, err);
+  manta_status st = manta__ranges_read(s->ranges, at, to, n, err);
   if (st < 0) // whoever opens it again wants to know how it is then
     manta__remote_know(source->name, NULL);
   return st;
@@ -112,17 +146,22 @@ manta_status manta__remote_read(struct manta__source *source, int64_t at, void *
 
 void manta__remote_expect(struct manta__source *source, int64_t from, int64_t to)
 {
-  manta__ranges_expect(((struct remote_source *)source)->ranges, from, to);
+  struct remote_source *s = (struct remote_source *)source;
+  if (s->ranges)
+    manta__ranges_expect(s->ranges, from, to);
 }
 
 void manta__remote_close(struct manta__source *source)
 {
   struct remote_source *s = (struct remote_source *)source;
   struct manta__remote_facts before;
-  if (s->ranges && manta__ranges_facts(s->ranges)->etag[0] && recall(source->name, &before) &&
-      !before.etag[0]) // of a listing: who reads on later knows which one it was
-    manta__remote_know(source->name, manta__ranges_facts(s->ranges));
+  const struct manta__remote_facts *now = s->ranges ? manta__ranges_facts(s->ranges) : NULL;
+  if (now && recall(source->name, &before) &&
+      ((now->etag[0] && !before.etag[0]) || now->whole != before.whole))
+    manta__remote_know(source->name,
+                       now); // of a listing: who reads on later knows which one it was
   manta__ranges_close(s->ranges);
+  manta__spool_give(s->spool);
   manta__free(source->name);
   manta__free(s);
 }

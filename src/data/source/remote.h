@@ -5,7 +5,8 @@
  *
  * A data set opens a file once for each of its blocks. What a listing or the first opening has told
  * of an object is remembered, so that its server is asked once; an object that has changed since
- * then is noticed by its ETag when it is read, and is forgotten.
+ * then is noticed by its ETag when it is read, and is forgotten. What a server gives only as a
+ * whole is copied (spool.h).
  */
 #ifndef MANTA_DATA_SOURCE_REMOTE_H
 #define MANTA_DATA_SOURCE_REMOTE_H

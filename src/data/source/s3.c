@@ -24,12 +24,20 @@ static struct manta__remote_spec spec_of(const struct manta__s3_account *a, cons
   return (struct manta__remote_spec){url, a->sign, a->user, a->secret, a->token};
 }
 
+// What a name stands for, and who asks for it.
+static manta_status parse(const char *name, struct manta__s3_name *at, struct manta__s3_account *a,
+                          manta_error *err)
+{
+  MANTA_TRY(manta__s3_parse(at, name, err));
+  (at->anonymous ? manta__s3_anonymous : manta__s3_account)(a);
+  return MANTA_OK;
+}
+
 static manta_status open_s3(struct manta__source **out, const char *name, manta_error *err)
 {
   struct manta__s3_account a;
   struct manta__s3_name at;
-  MANTA_TRY(manta__s3_parse(&at, name, err));
-  manta__s3_account(&a);
+  MANTA_TRY(parse(name, &at, &a, err));
   char *url = manta__s3_url(&a, at.bucket, at.key, NULL);
   if (!url)
     return no_memory(name, err);
@@ -70,7 +78,8 @@ static manta_status on_object(void *ctx, const struct manta__s3_object *object, 
   if (s->pattern ? fnmatch(s->pattern, key, FNM_PATHNAME | FNM_PERIOD) != 0
                  : is_hidden(key + s->folder))
     return MANTA_OK;
-  char *name = manta__asprintf("s3://%s/%s", s->name->bucket, key);
+  char *name =
+      manta__asprintf("s3://%s%s/%s", s->name->anonymous ? "anonymous@" : "", s->name->bucket, key);
   if (!name)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a listing");
   manta__remote_know(name, &facts);
@@ -122,8 +131,7 @@ static manta_status list_s3(struct manta__listing *to, const char *name, manta_e
   struct manta__s3_account a;
   struct manta__s3_name at;
   int64_t size;
-  MANTA_TRY(manta__s3_parse(&at, name, err));
-  manta__s3_account(&a);
+  MANTA_TRY(parse(name, &at, &a, err));
   if (strpbrk(at.key, "*?["))
     return list_pattern(to, &a, name, &at, err);
   if (!at.key[0] || at.key[strlen(at.key) - 1] == '/')
