@@ -149,6 +149,19 @@ MANTA_API manta_status manta_session_files(manta_session *s, const char **dir, m
 MANTA_API manta_status manta_session_directory(manta_session *s, const char **dir,
                                                manta_error *err);
 
+/* The state of this rank's random number generators, as bytes (at most MANTA_RANDOM_MAX), for the
+ * checkpoint of the reports made so far: every rank that has some calls it before its save. Does
+ * not wait. The bytes go where the checkpoint goes, whichever host the rank is on. */
+#define MANTA_RANDOM_MAX (256u << 10)
+MANTA_API manta_status manta_session_save_random(manta_session *s, const void *bytes, size_t len,
+                                                 manta_error *err);
+/* What belongs to the checkpoint of the run that this attempt began from, in *bytes (manta_free
+ * it): the state of this rank (*owner is its number); for a rank that was not there then, or that
+ * had not come to its save, the state of rank 0, to derive its own from (*owner is 0); or nothing,
+ * NULL (*owner is -1), as after this rank's first save in the attempt. */
+MANTA_API manta_status manta_session_load_random(manta_session *s, void **bytes, size_t *len,
+                                                 int *owner, manta_error *err);
+
 /* Gives the newest checkpoint in *out (close it), or NULL in *out if there is none. It is the same
  * on every rank: a rank's first load, before its first save, is what the attempt began from,
  * however far rank 0 has come; later ones are what rank 0 saved last, after a wait if this rank

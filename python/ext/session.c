@@ -135,6 +135,45 @@ static PyObject *payload(PyObject *self, PyObject *none)
   return s ? mpy_view_new(Py_None, p, n) : NULL;
 }
 
+// --- random states -------------------------------------------------------------------------------
+
+static PyObject *save_random(PyObject *self, PyObject *bytes)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *p;
+  Py_ssize_t n;
+  manta_session *s = session();
+  if (!s || PyBytes_AsStringAndSize(bytes, &p, &n) < 0)
+    return NULL;
+  manta_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_save_random(s, p, (size_t)n, &err);
+  Py_END_ALLOW_THREADS;
+  return done(st, &err);
+}
+
+static PyObject *load_random(PyObject *self, PyObject *none)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  void *p = NULL;
+  size_t n = 0;
+  int owner = -1;
+  manta_session *s = session();
+  if (!s)
+    return NULL;
+  manta_status st;
+  Py_BEGIN_ALLOW_THREADS;
+  st = manta_session_load_random(s, &p, &n, &owner, &err);
+  Py_END_ALLOW_THREADS;
+  PyObject *result = st < 0      ? mpy_raise(&err)
+                     : owner < 0 ? done(MANTA_OK, NULL)
+                                 : Py_BuildValue("(iy#)", owner, (const char *)p, (Py_ssize_t)n);
+  manta_free(p);
+  return result;
+}
+
+// --- signs of life -------------------------------------------------------------------------------
+
 static PyObject *preempted(PyObject *self, PyObject *none)
 {
   manta_session *s = session();
@@ -288,6 +327,14 @@ static PyMethodDef functions[] = {
              "Where other hosts reach this one: an address, and the interface that has it.")},
     {"iteration", iteration, METH_NOARGS,
      MPY_DOC("iteration($module)", "() -> int", "Reports made so far.")},
+    {"save_random", save_random, METH_O,
+     MPY_DOC("save_random($module, states, /)", "(bytes) -> None",
+             "This rank's, for the checkpoint of the reports made so far.")},
+    {"load_random", load_random, METH_NOARGS,
+     MPY_DOC(
+         "load_random($module)", "() -> tuple[int, bytes] | None",
+         "Those of the checkpoint that the attempt began from, and whose they are: this rank's, "
+         "or else rank 0's.")},
     {"trial_config", trial_config, METH_NOARGS,
      MPY_DOC("trial_config($module)", "() -> Any", "The config of this trial.")},
     {"config", config, METH_NOARGS, MPY_DOC("config($module)", "() -> Any", "The run's config.")},

@@ -521,6 +521,10 @@ def leave() -> None:
 def load() -> Checkpoint | None:
     """The newest checkpoint, or None."""
 
+def load_random() -> tuple[int, bytes] | None:
+    """Those of the checkpoint that the attempt began from, and whose they are: this rank's, or else
+    rank 0's."""
+
 def next_any(
     runs: Sequence[Run | None],
     timeout: float = -1,
@@ -569,6 +573,9 @@ def save(
     /,
 ) -> None:
     """Snapshots a state: name, dtype, shape and address of each tensor, and a value."""
+
+def save_random(states: bytes, /) -> None:
+    """This rank's, for the checkpoint of the reports made so far."""
 
 def serve(argv: list[str], warm: bool, /) -> bool:
     """Forks workers; comes back at the end of one. warm: later ones come from a successor."""

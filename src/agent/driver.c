@@ -184,6 +184,7 @@ static const struct {
     [MANTA__M_AGREED] = {.group = tell_all},
     [MANTA__M_FETCH] = {.group = manta__agent_fetch},
     [MANTA__M_FETCHED] = {.group = manta__agent_fetched},
+    [MANTA__M_RECALLED] = {.group = manta__agent_fetched},
 };
 
 void manta__agent_on_driver(struct manta__loop_conn *l, struct manta__msg *m)

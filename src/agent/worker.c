@@ -20,6 +20,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "ckpt/random.h"
 #include "group/worker.h"
 #include "group/zygote.h"
 #include "sys/lifeline.h"
@@ -86,11 +87,30 @@ static void on_fetch(struct manta__agent_worker *w, struct manta__msg *m)
     forward(w, m);
 }
 
+// Here as long as there is a directory: what has arrived survives the driver.
+static void on_random(struct manta__agent_worker *w, struct manta__msg *m)
+{
+  struct manta__random_msg head;
+  manta_error err = MANTA_ERROR_INIT;
+  if (w->group->rundir < 0) {
+    forward(w, m);
+    return;
+  }
+  if (m->len < sizeof head || m->len > sizeof head + MANTA_RANDOM_MAX)
+    return;
+  memcpy(&head, m->data, sizeof head);
+  if (manta__random_put(w->group->rundir, m->id.attempt, head.iteration, w->rank,
+                        (const uint8_t *)m->data + sizeof head, m->len - sizeof head, &err) < 0)
+    manta__agent_warn(w->group->agent, w->group->id, "random states of rank %d are not kept: %s",
+                      w->rank, err.message);
+}
+
 static void (*const handlers[MANTA__M_KINDS])(struct manta__agent_worker *w,
                                               struct manta__msg *m) = {
-    [MANTA__M_READY] = on_ready, [MANTA__M_STAYS] = on_stays, [MANTA__M_LEAVES] = on_leaves,
-    [MANTA__M_DONE] = on_done,   [MANTA__M_FETCH] = on_fetch, [MANTA__M_SNAP] = manta__agent_snap,
-    [MANTA__M_GIVE] = forward,   [MANTA__M_AGREE] = forward,  [MANTA__M_READ] = manta__agent_read,
+    [MANTA__M_READY] = on_ready,   [MANTA__M_STAYS] = on_stays, [MANTA__M_LEAVES] = on_leaves,
+    [MANTA__M_DONE] = on_done,     [MANTA__M_FETCH] = on_fetch, [MANTA__M_SNAP] = manta__agent_snap,
+    [MANTA__M_GIVE] = forward,     [MANTA__M_AGREE] = forward,  [MANTA__M_READ] = manta__agent_read,
+    [MANTA__M_RANDOM] = on_random, [MANTA__M_RECALL] = forward,
 };
 
 static void on_msg(struct manta__loop_conn *l, struct manta__msg *m)

@@ -70,6 +70,11 @@ manta_status manta_storage_complete(const char *dir, manta_error *err)
   if (fd < 0)
     return manta_error_set(err, errno == ENOENT ? MANTA_ENOENT : MANTA_EIO, "open %s: %m", dir);
   manta_status st = manta__replica_uri(fd, &uri, err);
+  if (st == MANTA_ENOENT)
+    manta_error_set(err, st,
+                    "%s: is no run that is stored elsewhere\nhint: the logdir of its "
+                    "trainer must be s3://BUCKET/PREFIX",
+                    dir);
   if (st == MANTA_OK)
     st = manta__replica_open(&m, fd, uri, err);
   if (st == MANTA_OK)

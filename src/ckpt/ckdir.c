@@ -63,22 +63,35 @@ bool manta__ckdir_files_parse(const char *name, uint32_t *attempt, uint64_t *num
   return !strcmp(again, name);
 }
 
-void manta__ckdir_user_name(char out[48], uint32_t attempt, int64_t iteration)
+void manta__ckdir_beside_name(char out[48], const char *prefix, uint32_t attempt, int64_t iteration)
 {
   char behind[16] = "";
   if (attempt > 0)
     snprintf(behind, sizeof behind, "-%" PRIu32, attempt);
-  snprintf(out, 48, MANTA__CKPT_USER "%06" PRId64 "%s", iteration, behind);
+  snprintf(out, 48, "%s%06" PRId64 "%s", prefix, iteration, behind);
+}
+
+bool manta__ckdir_beside_parse(const char *name, const char *prefix, uint32_t *attempt,
+                               int64_t *iteration)
+{
+  char again[48];
+  size_t n = strlen(prefix);
+  *attempt = 0;
+  if (strncmp(name, prefix, n) != 0 ||
+      sscanf(name + n, "%" SCNd64 "-%" SCNu32, iteration, attempt) < 1)
+    return false;
+  manta__ckdir_beside_name(again, prefix, *attempt, *iteration);
+  return !strcmp(again, name);
+}
+
+void manta__ckdir_user_name(char out[48], uint32_t attempt, int64_t iteration)
+{
+  manta__ckdir_beside_name(out, MANTA__CKPT_USER, attempt, iteration);
 }
 
 bool manta__ckdir_user_parse(const char *name, uint32_t *attempt, int64_t *iteration)
 {
-  char again[48];
-  *attempt = 0;
-  if (sscanf(name, MANTA__CKPT_USER "%" SCNd64 "-%" SCNu32, iteration, attempt) < 1)
-    return false;
-  manta__ckdir_user_name(again, *attempt, *iteration);
-  return !strcmp(again, name);
+  return manta__ckdir_beside_parse(name, MANTA__CKPT_USER, attempt, iteration);
 }
 
 bool manta__ckdir_user_there(int parent, const struct manta__manifest *m)

@@ -24,6 +24,12 @@ void manta__ckdir_name(char out[32], int64_t number);
 void manta__ckdir_files_name(char out[48], uint32_t attempt, uint64_t number);
 bool manta__ckdir_files_parse(const char *name, uint32_t *attempt, uint64_t *number);
 
+/* Of what goes with a checkpoint: PREFIX, the iteration, and the attempt unless it is the first. */
+void manta__ckdir_beside_name(char out[48], const char *prefix, uint32_t attempt,
+                              int64_t iteration);
+bool manta__ckdir_beside_parse(const char *name, const char *prefix, uint32_t *attempt,
+                               int64_t *iteration);
+
 /* The directory of the user's that belongs to an iteration: "checkpoint_000012", and "-ATTEMPT"
  * behind it in all attempts but the first. False: it is not such a name. */
 void manta__ckdir_user_name(char out[48], uint32_t attempt, int64_t iteration);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "ckpt/ckdir.h"
 #include "ckpt/known.h"
+#include "ckpt/random.h"
 #include "remote/objects.h"
 #include "sys/file.h"
 #include "sys/sock.h"
@@ -35,9 +36,10 @@ struct manta__replica {
   int rundir;
   struct manta__objects *objects;
   struct manta__known known;
-  char stage[32];                   /* of this process */
-  char newest[32], newest_user[48]; /* the newest checkpoint that is whole there */
-  int64_t files_at;                 /* when files that grow are sent next */
+  char stage[32];  /* of this process */
+  char newest[32]; /* the newest checkpoint that is whole there, and what lies beside it */
+  char newest_user[48], newest_random[48];
+  int64_t files_at; /* when files that grow are sent next */
 };
 
 // --- opening ------------------------------------------------------------------------------------
@@ -228,16 +230,20 @@ static int open_stage(const struct manta__replica *m, int checkpoints, const cha
   return dup(checkpoints);
 }
 
+static manta_status send_beside(struct manta__replica *m, int dir, const char *name,
+                                manta_error *err)
+{
+  struct replica_walk w = {m, is_manifest, true};
+  return send_entry(&w, dir, FOLDER, name, 0, err);
+}
+
 static manta_status send_parts(struct manta__replica *m, int stage, const char *name,
                                const char *user, manta_error *err)
 {
-  struct replica_walk w = {m, is_manifest, true};
   struct replica_walk log = {m, is_no_log, true};
-  char key[128];
-  snprintf(key, sizeof key, FOLDER);
-  MANTA_TRY(send_entry(&w, stage, key, name, 0, err));
+  MANTA_TRY(send_beside(m, stage, name, err));
   if (user[0])
-    MANTA_TRY(send_entry(&w, stage, key, user, 0, err));
+    MANTA_TRY(send_beside(m, stage, user, err));
   return send_tree(&log, m->rundir, "", DEPTH_MAX, err);
 }
 
@@ -255,13 +261,16 @@ static manta_status send_manifest(struct manta__replica *m, int stage, const cha
 static manta_status send_checkpoint(struct manta__replica *m, int checkpoints,
                                     const struct manta__manifest *man, manta_error *err)
 {
-  char user[48] = "";
+  char user[48] = "", random[48];
   if (man->directory)
     manta__ckdir_user_name(user, man->id.attempt, man->iteration);
+  manta__random_name(random, man->id.attempt, man->iteration);
   int stage = open_stage(m, checkpoints, man->name, user);
   if (stage < 0)
     return manta_error_set(err, MANTA_EIO, "open %s: %m", m->stage);
   manta_status st = send_parts(m, stage, man->name, user, err);
+  if (st == MANTA_OK)
+    st = send_beside(m, checkpoints, random, err);
   if (st == MANTA_OK)
     st = send_manifest(m, stage, man->name, err);
   close(stage);
@@ -269,6 +278,7 @@ static manta_status send_checkpoint(struct manta__replica *m, int checkpoints,
   if (st == MANTA_OK && manta__ckdir_number(man->name) > manta__ckdir_number(m->newest)) {
     memcpy(m->newest, man->name, sizeof m->newest);
     memcpy(m->newest_user, user, sizeof user);
+    memcpy(m->newest_random, random, sizeof random);
   }
   return st;
 }
@@ -320,6 +330,7 @@ static bool is_gone(const struct manta__replica *m, int dir, const char *key)
   memcpy(name, from, n);
   name[n] = 0;
   return strcmp(name, m->newest) != 0 && strcmp(name, m->newest_user) != 0 &&
+         strcmp(name, m->newest_random) != 0 &&
          faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
@@ -359,6 +370,8 @@ manta_status manta__replica_pass(struct manta__replica *m, bool all, manta_error
 {
   int dir = openat(m->rundir, "checkpoints", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   manta_status st = dir < 0 ? MANTA_OK : send_checkpoints(m, dir, err);
+  if (st == MANTA_OK && dir >= 0 && m->newest_random[0]) // of ranks that came to their save later
+    st = send_beside(m, dir, m->newest_random, err);
   if (st == MANTA_OK)
     st = send_files(m, all, err);
   if (st == MANTA_OK && dir >= 0)

@@ -6,7 +6,8 @@
  * new there, pass by pass. Nothing that goes wrong with the store touches the run.
  *
  * (1) A manifest goes up after all files of its checkpoint, and after run.log: whoever reads from
- *     the store finds whole checkpoints only.
+ *     the store finds whole checkpoints only. Random states that are there by then go before it,
+ *     too; those of ranks that come later follow.
  * (2) The newest checkpoint goes first. One whose upload has begun is finished, also if retention
  *     removes it meanwhile: links in .upload-PID/ hold its files. Those that retention removes
  *     before their turn are passed over.

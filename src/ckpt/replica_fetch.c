@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "ckpt/ckdir.h"
 #include "ckpt/known.h"
+#include "ckpt/random.h"
 #include "ckpt/replica.h"
 #include "event/lock.h"
 #include "remote/objects.h"
@@ -230,7 +231,8 @@ static bool is_wanted(const struct replica_fetch *f, const char *run, const char
   below += sizeof folder - 1;
   size_t n = strcspn(below, "/");
   snprintf(manifest, sizeof manifest, "%.*s" MANIFEST, (int)(below + n - key), key);
-  if (!strncmp(below, MANTA__CKPT_USER, sizeof MANTA__CKPT_USER - 1))
+  if (!strncmp(below, MANTA__CKPT_USER, sizeof MANTA__CKPT_USER - 1) ||
+      !strncmp(below, MANTA__CKPT_RANDOM, sizeof MANTA__CKPT_RANDOM - 1))
     return !is_here(f, key);
   return manta__known_find(&f->known, manifest) && !is_here(f, manifest);
 }

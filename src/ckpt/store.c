@@ -28,10 +28,12 @@
 #include "base/log.h"
 #include "base/pack.h"
 #include "ckpt/ckdir.h"
+#include "ckpt/random.h"
 #include "ckpt/retain.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/slot.h"
 #include "sys/file.h"
+#include "sys/sock.h"
 #include "sys/tree.h"
 
 /* What a write has for its manifest, until it is committed or discarded. */
@@ -264,6 +266,18 @@ static manta_status sync_user(const manta__store *s, const struct manta__manifes
   return st;
 }
 
+// Those that have come so far; a checkpoint without them is one, too.
+static void sync_random(const manta__store *s, const struct manta__manifest *m)
+{
+  char name[48];
+  manta_error why = MANTA_ERROR_INIT;
+  manta__random_name(name, m->id.attempt, m->iteration);
+  int dir = openat(s->dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir >= 0 && manta__tree_sync(dir, &why) < 0)
+    manta__warn("random states of a checkpoint: %s", why.message);
+  manta__fd_close(&dir);
+}
+
 static manta_status write_files(const manta__store *s, int dir, const struct store_source *src,
                                 struct manta__manifest *m, manta_error *err)
 {
@@ -279,6 +293,7 @@ static manta_status write_files(const manta__store *s, int dir, const struct sto
     manta__warn("a checkpoint lacks its files: %s", why.message);
   if (m->directory)
     MANTA_TRY(sync_user(s, m, err));
+  sync_random(s, m);
   return fsync(dir) < 0 ? manta_error_set(err, MANTA_EIO, "sync a checkpoint: %m") : MANTA_OK;
 }
 
@@ -411,21 +426,23 @@ struct sweep {
   const struct manta__manifest *newest;
 };
 
-static bool claimed(const manta__store *s, uint32_t attempt, int64_t iteration)
+// `user`: by one that has a directory of the user's.
+static bool claimed(const manta__store *s, uint32_t attempt, int64_t iteration, bool user)
 {
   for (size_t i = 0; i < s->count; i++)
-    if (s->list[i].directory && s->list[i].id.attempt == attempt &&
+    if ((s->list[i].directory || !user) && s->list[i].id.attempt == attempt &&
         s->list[i].iteration == iteration)
       return true;
   return false;
 }
 
-// The user's directory of a snapshot that was never made.
-static void sweep_user(const struct sweep *w, const char *name, uint32_t attempt, int64_t iteration)
+// The directory of a snapshot that was dropped, or that was never made.
+static void sweep_beside(const struct sweep *w, const char *name, uint32_t attempt,
+                         int64_t iteration, bool user)
 {
   const struct manta__manifest *m = w->newest;
   bool old = attempt < m->id.attempt || (attempt == m->id.attempt && iteration <= m->iteration);
-  if (old && !claimed(w->store, attempt, iteration))
+  if (old && !claimed(w->store, attempt, iteration, user))
     remove_user(w->store, name);
 }
 
@@ -438,7 +455,9 @@ static manta_status sweep_one(void *ctx, const char *name)
   uint64_t number;
   int64_t iteration;
   if (manta__ckdir_user_parse(name, &attempt, &iteration))
-    sweep_user(w, name, attempt, iteration);
+    sweep_beside(w, name, attempt, iteration, true);
+  else if (manta__random_parse(name, &attempt, &iteration))
+    sweep_beside(w, name, attempt, iteration, false);
   if (!manta__ckdir_files_parse(name, &attempt, &number))
     return MANTA_OK;
   if (attempt < id->attempt || (attempt == id->attempt && number <= id->seq))

@@ -210,3 +210,52 @@ manta_status manta__worker_reader(struct manta__job *job, int *sock, manta_error
                            how.message);
   return MANTA_OK;
 }
+
+// --- random states ------------------------------------------------------------------------------
+
+manta_status manta__worker_put_random(struct manta__job *job, int64_t iteration, const void *bytes,
+                                      size_t len, manta_error *err)
+{
+  struct manta__random_msg head = {iteration};
+  uint8_t *p = manta__malloc(sizeof head + len);
+  if (!p)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for random states");
+  memcpy(p, &head, sizeof head);
+  memcpy(p + sizeof head, bytes, len);
+  manta_status st = ask(job, MANTA__M_RANDOM, 0, p, sizeof head + len, err);
+  manta__free(p);
+  return st;
+}
+
+static manta_status take_random(const struct manta__msg *m, int *owner, void **bytes, size_t *len,
+                                manta_error *err)
+{
+  struct manta__recalled_msg head;
+  if (m->len < sizeof head)
+    return manta_error_set(err, MANTA_EPROTO, "malformed random states");
+  memcpy(&head, m->data, sizeof head);
+  *owner = head.owner;
+  if (head.owner < 0)
+    return MANTA_OK;
+  *len = m->len - sizeof head;
+  if (!(*bytes = manta__malloc(*len + 1)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for random states");
+  memcpy(*bytes, (const uint8_t *)m->data + sizeof head, *len);
+  return MANTA_OK;
+}
+
+manta_status manta__worker_recall(struct manta__job *job, int64_t iteration, int *owner,
+                                  void **bytes, size_t *len, manta_error *err)
+{
+  struct manta__msg m;
+  MANTA_TRY(manta__ctl_check(job->ctl, err));
+  pthread_mutex_lock(&job->worker->hearing);
+  manta_status st = converse(job, MANTA__M_RECALL, MANTA__M_RECALLED, ++job->recalls, &iteration,
+                             sizeof iteration, MANTA__NEVER, &m, err);
+  if (st == MANTA_OK) {
+    st = take_random(&m, owner, bytes, len, err);
+    manta__msg_close(&m);
+  }
+  pthread_mutex_unlock(&job->worker->hearing);
+  return st;
+}

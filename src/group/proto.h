@@ -98,6 +98,15 @@ struct manta__reading_msg {
   char message[200];
 };
 
+/* The bytes follow. */
+struct manta__random_msg {
+  int64_t iteration;
+};
+struct manta__recalled_msg {
+  int32_t owner; /* whose bytes follow, or -1 */
+  int32_t zero;
+};
+
 struct manta__fork_msg {
   int64_t wid;
 };

@@ -73,7 +73,7 @@ struct manta__job {
   size_t payload_bytes;
   int result_fd; /* the result, if the function gave it so, or -1 */
   char result_kind[MANTA__RESULT_KIND];
-  uint64_t exchanges, agreements, fetches, reads; /* that were made */
+  uint64_t exchanges, agreements, fetches, reads, recalls; /* that were made */
 };
 
 /* What the ranks of an attempt gave to each other, by rank. */
@@ -107,6 +107,13 @@ manta_status manta__worker_fetch(struct manta__job *job, uint64_t least, int *fd
 /* A socket to the reader of this host, which is started if it is not there: data/share/share.h says
  * what is said on it. Any thread. */
 manta_status manta__worker_reader(struct manta__job *job, int *sock, manta_error *err);
+
+/* Random states, for the checkpoint of an iteration: gives this rank's, without a wait; takes those
+ * of this rank, or else of rank 0 (*owner; -1: there are none). manta_free them. Any thread. */
+manta_status manta__worker_put_random(struct manta__job *job, int64_t iteration, const void *bytes,
+                                      size_t len, manta_error *err);
+manta_status manta__worker_recall(struct manta__job *job, int64_t iteration, int *owner,
+                                  void **bytes, size_t *len, manta_error *err);
 
 /* Says that the job has ended well, without a result, and ends the process at once. From any
  * thread; the job's own goes on until then. */

@@ -17,6 +17,7 @@
 #include "sys/sock.h"
 #include "train/form.h"
 #include "train/muster.h"
+#include "train/recall.h"
 #include "train/rows.h"
 #include "train/say.h"
 #include "train/sinks.h"
@@ -488,6 +489,18 @@ static void on_fetch(manta_trainer *t, struct manta__link *n, struct manta__msg 
     manta__exchange_fetch(t->run, m);
 }
 
+static void on_random(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  if (is_current(t->run, m))
+    manta__recall_take(t->run, m);
+}
+
+static void on_recall(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
+{
+  if (is_current(t->run, m))
+    manta__recall_answer(t->run, n, m);
+}
+
 void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__msg *m)
 {
   static void (*const handlers[MANTA__M_KINDS])(manta_trainer *, struct manta__link *,
@@ -501,6 +514,7 @@ void manta__run_on_msg(manta_trainer *t, struct manta__link *n, struct manta__ms
       [MANTA__M_ASKED] = on_asked,         [MANTA__M_GIVE] = on_give,
       [MANTA__M_AGREE] = on_give,          [MANTA__M_FETCH] = on_fetch,
       [MANTA__M_FETCHED] = on_fetch,       [MANTA__M_SAMPLE] = on_sample,
+      [MANTA__M_RANDOM] = on_random,       [MANTA__M_RECALL] = on_recall,
   };
   if (m->kind < MANTA__M_KINDS && handlers[m->kind])
     handlers[m->kind](t, n, m);

@@ -16,7 +16,7 @@
  *   ranks.c     what it has by rank
  *   ending.c    its end: results, the last checkpoint, the message
  *   form.h      attempts, and growing back; muster.h: the same on several hosts
- *   exchange.h  what ranks tell each other through the driver
+ *   exchange.h  what ranks tell each other through the driver; recall.h: their random states
  *   rows.h      rings -> run.log -> align.h: iterations
  *   next.c      what the user's thread waits for; deliver.h: rows, output and callbacks there
  *   say.h       what it says, to the user and to run.log; screen.h: how it is shown

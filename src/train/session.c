@@ -131,6 +131,7 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
 {
   manta_checkpoint *c;
   s->iteration = 0;
+  s->origin = -1;
   s->saved_slot = -1;
   s->saves = 0;
   s->score_known = s->reported = false;
@@ -144,6 +145,8 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   MANTA_TRY(manta__origin_load(&c, &s->job->origin, false, err));
   s->iteration = manta_checkpoint_iteration(c);
   manta_status st = MANTA_OK;
+  if (!s->job->origin.given)
+    s->origin = s->iteration;
   if (!s->job->origin.given)
     st = manta__loaders_restore(&s->loaders, manta__checkpoint_extra(c, MANTA__EXTRA_DATA), err);
   manta_checkpoint_close(c);

@@ -30,6 +30,7 @@ struct manta_session {
   bool in_run;   /* false: an execute call, which neither reports nor saves */
   bool lockstep; /* a report returns when the driver has decided about it */
   _Atomic int64_t iteration;
+  int64_t origin; /* iteration of the run's checkpoint that the attempt began from, or -1 */
   int64_t last_report_ns, began_ns;
   int64_t compared_ns, apart_ns; /* the wall clock and ours: when compared, and their difference */
   const char *score_key;         /* NULL: checkpoints have no score */

@@ -96,10 +96,17 @@ class Framework(Backend):
     def warm(self) -> None:
         """Imports what the first steps would; in a successor, beside the first workers."""
 
+    def is_warm(self) -> bool:
+        """Whether that is there."""
+        return True
+
     # --- in a worker, where it is imported ---
 
     def reseed(self) -> None:
         """In a new process, whose generators are copies."""
+
+    def seed_all(self, number: int) -> None:
+        """All of its generators, by a number of 64 bits."""
 
     def random_states(self) -> dict[str, bytes]:
         """Its generators, by names of its own."""

@@ -113,7 +113,7 @@ def load(device: Any = None, lazy: bool = False) -> Any:
     job = worker.job
     found = _manta.load()
     if found is not None and not found.given():
-        chance.restore(found)
+        chance.restore()
     if found is not None:  # what the run itself has saved nobody else has written
         trust = not found.given() or (job is not None and job.trust)
         return restore(found, trust, device, _manta.place()[:2], lazy=lazy)

@@ -2,36 +2,32 @@
 """The generators of random numbers of every rank, as they were at a checkpoint of a run that reads
 data sets: what follows the checkpoint draws the same numbers again.
 
-(1) Each rank writes its own at its own save, into the run's directory, by the number of reports
-    that the checkpoint belongs to; ranks do not wait for each other. The last few are kept.
+(1) Each rank gives its own at its own save, by the number of reports that the checkpoint belongs
+    to; ranks do not wait for each other. They go where the checkpoint goes: to the driver's host,
+    to the store of a run, and away with it.
 (2) A rank puts them back once in an attempt, when it first loads a checkpoint of this run. A rank
-    that wrote none for it, or that was not there then, keeps what it has.
-(3) A file is a line of JSON, then bytes: reading it runs nothing.
+    that was not there then, or had not come to that save, is seeded by what rank 0 gave and by its
+    own number: the same numbers again whenever the run goes on from there.
+(3) The bytes are a line of JSON, then the states: reading them runs nothing.
 """
 
 from __future__ import annotations
 
 import array
+import hashlib
 import json
-import os
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 from manta import _frameworks, _manta
 
-KEPT = 32  # states of a rank: it may be ahead of rank 0 by so many saves
 _restored_in: Any = None  # the job that has put its states back
 
 
 def _job() -> Any:
     from manta._runtime import worker
     return worker.job if worker.job is not None and worker.job.datasets is not None else None
-
-
-def _folder() -> Path:
-    return Path(_manta.run_dir(), "random", str(_manta.place()[0]))
 
 
 # --- states as bytes ------------------------------------------------------------------------------
@@ -61,37 +57,50 @@ def set_states(found: dict[str, bytes]) -> None:
         framework.set_random_states(found)
 
 
-# --- files ----------------------------------------------------------------------------------------
+def seed(words: bytes) -> None:
+    """All generators that this process has loaded."""
+    digest = hashlib.sha256(words).digest()
+    random.seed(digest)
+    if numpy := sys.modules.get("numpy.random"):
+        numpy.seed(list(array.array("I", digest)))
+    for framework in _frameworks.imported():
+        framework.seed_all(int.from_bytes(digest[:8], "little"))
 
 
-def save() -> None:
-    """At each save of a rank."""
-    if _job() is None:
-        return
-    folder = _folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = states()
-    temporary = folder / f".{os.getpid()}"
-    temporary.write_bytes(json.dumps([[k, len(v)] for k, v in found.items()]).encode() + b"\n"
-                          + b"".join(found.values()))
-    os.replace(temporary, folder / f"{_manta.iteration():012}")
-    for old in sorted(p.name for p in folder.iterdir() if p.name.isdigit())[:-KEPT]:
-        (folder / old).unlink(missing_ok=True)
+def _pack(found: dict[str, bytes]) -> bytes:
+    head = json.dumps([[name, len(state)] for name, state in found.items()]).encode()
+    return head + b"\n" + b"".join(found.values())
 
 
-def restore(checkpoint: _manta.Checkpoint | None) -> None:
-    """At each load of a checkpoint of this run."""
-    global _restored_in
-    job = _job()
-    if checkpoint is None or job is None or _restored_in is job:
-        return
-    _restored_in = job
-    try:
-        head, _, rest = (_folder() / f"{checkpoint.iteration():012}").read_bytes().partition(b"\n")
-    except FileNotFoundError:
-        return
+def _unpack(packed: bytes) -> dict[str, bytes]:
+    head, _, rest = packed.partition(b"\n")
     found, at = {}, 0
     for name, size in json.loads(head):
         found[name] = rest[at:at + size]
         at += size
-    set_states(found)
+    return found
+
+
+# --- with checkpoints -----------------------------------------------------------------------------
+
+
+def save() -> None:
+    """At each save of a rank."""
+    if _job() is not None:
+        _manta.save_random(_pack(states()))
+
+
+def restore() -> None:
+    """At each load of a checkpoint of this run."""
+    global _restored_in
+    job = _job()
+    if job is None or _restored_in is job:
+        return
+    _restored_in = job
+    if (kept := _manta.load_random()) is None:
+        return
+    owner, packed = kept
+    rank = _manta.place()[0]
+    set_states(_unpack(packed))
+    if owner != rank:  # bytes of equal states may differ, numbers that they draw do not
+        seed(random.randbytes(32) + b"rank %d" % rank)

@@ -79,11 +79,18 @@ class Torch(Framework):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         optimizer.step()
 
+    def is_warm(self) -> bool:
+        return "torch._dynamo" in sys.modules
+
     # --- in a worker ---
 
     def reseed(self) -> None:
         import torch
         torch.random.default_generator.seed()
+
+    def seed_all(self, number: int) -> None:
+        import torch
+        torch.manual_seed(number)
 
     def random_states(self) -> dict[str, bytes]:
         from manta._frameworks.torch import seed

@@ -158,7 +158,7 @@ def get_checkpoint() -> Checkpoint | None:
     found = _found()
     if found is not None and found[1]:
         from manta._state import chance
-        chance.restore(_manta.load())
+        chance.restore()
     return None if found is None else found[0]
 
 
