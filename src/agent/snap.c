@@ -257,12 +257,15 @@ static void weigh(struct manta__agent_group *g, int64_t capacity)
   manta__host_fini(&h);
 }
 
-// Whether retention would keep it for its score, or what it stands for is on disk already: a
-// directory of the user's, which would be lost with it.
-static bool wanted(struct manta__agent_group *g, const struct manta__slot_meta *m)
+static enum manta__snapq_worth worth(struct manta__agent_group *g, const struct manta__slot_meta *m)
 {
   struct manta__retention keep = {g->keep_last, g->keep_best, g->score_min};
-  return manta__retain_wants(&g->best, &keep, m->has_score, m->score) || m->directory != 0;
+  bool scored = manta__retain_wants(&g->best, &keep, m->has_score, m->score);
+  if (m->directory) // of the user's; what is in it would be lost with the snapshot
+    return MANTA__Q_NEEDED;
+  if (!scored)
+    return MANTA__Q_PASSING;
+  return g->keep_best == 1 ? MANTA__Q_BEST : MANTA__Q_SCORED;
 }
 
 void manta__agent_snap(struct manta__agent_worker *w, struct manta__msg *m)
@@ -303,7 +306,7 @@ void manta__agent_snap(struct manta__agent_worker *w, struct manta__msg *m)
   if (!w->group->agent->far) // there it is in memory when it has come
     manta__agent_send(w->group->agent->driver, &out);
   supersede(w);
-  act(w, manta__snapq_ready(&w->snapq, s.slot, wanted(w->group, d->meta)));
+  act(w, manta__snapq_ready(&w->snapq, s.slot, worth(w->group, d->meta)));
   manta__agent_fetch_look(w->group);
   manta__agent_snap_bury(w->group);
 }

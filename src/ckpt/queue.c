@@ -5,7 +5,7 @@
  * (1) If a snapshot waits, one is being written: both entries end by starting the oldest that
  *     waits.
  * (2) The snapshots are written in the order in which they came.
- * (3) Beside the newest, a slot is held only while it is written or is wanted and waits; so a
+ * (3) Beside the newest, a slot is held only while it is written, or waits and is worth it; so a
  *     worker that finds none free gets one after at most two writes.
  */
 #include "ckpt/queue.h"
@@ -38,20 +38,27 @@ static void start_next(struct manta__snapq *q, struct manta__snapq_do *next)
   next->write = oldest;
 }
 
-struct manta__snapq_do manta__snapq_ready(struct manta__snapq *q, int slot, bool wanted)
+// A snapshot other than the newest, which has just come.
+static bool outlived(const struct manta__snapq_slot *s, enum manta__snapq_worth newest)
+{
+  if (s->state != MANTA__Q_WAITING)
+    return s->state == MANTA__Q_WRITTEN;
+  return s->worth == MANTA__Q_PASSING || (newest == MANTA__Q_BEST && s->worth != MANTA__Q_NEEDED);
+}
+
+struct manta__snapq_do manta__snapq_ready(struct manta__snapq *q, int slot,
+                                          enum manta__snapq_worth worth)
 {
   struct manta__snapq_do next = {.write = -1};
   if (slot < 0 || slot >= MANTA__SLOTS || q->slot[slot].state == MANTA__Q_WAITING ||
       q->slot[slot].state == MANTA__Q_WRITING)
     return next;
   q->slot[slot] =
-      (struct manta__snapq_slot){.state = MANTA__Q_WAITING, .wanted = wanted, .order = q->orders++};
+      (struct manta__snapq_slot){.state = MANTA__Q_WAITING, .worth = worth, .order = q->orders++};
   q->newest = slot;
-  for (int i = 0; i < MANTA__SLOTS; i++) {
-    const struct manta__snapq_slot *s = &q->slot[i];
-    if (i != slot && (s->state == MANTA__Q_WRITTEN || (s->state == MANTA__Q_WAITING && !s->wanted)))
+  for (int i = 0; i < MANTA__SLOTS; i++)
+    if (i != slot && outlived(&q->slot[i], worth))
       give_back(q, i, &next);
-  }
   start_next(q, &next);
   return next;
 }

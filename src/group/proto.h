@@ -78,8 +78,8 @@ struct manta__slot_msg {
 
 /* A snapshot's hand-over, fixed so that it costs the saving rank no allocation. */
 struct manta__snap_msg {
-  int32_t slot;   /* index in the worker's slots; -1: the save failed, only `saves` counts */
-  int32_t wanted; /* retention would keep it for its score */
+  int32_t slot; /* index in the worker's slots; -1: the save failed, only `saves` counts */
+  int32_t zero;
   int64_t wid;
   int64_t iteration;
   int64_t capacity;  /* bytes of the slot: three of them are made */

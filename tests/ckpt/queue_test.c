@@ -6,11 +6,11 @@
 #include "ckpt/queue.h"
 #include "test.h"
 
-#define DEPTH 12
+#define DEPTH 9
 
 struct snap {
   int slot;
-  bool wanted;
+  enum manta__snapq_worth worth;
   enum { WAITS, IS_WRITTEN_NOW, ON_DISK } state;
 };
 
@@ -53,12 +53,19 @@ static int begin_oldest(struct model *m)
   return -1;
 }
 
-static struct manta__snapq_do model_ready(struct model *m, int slot, bool wanted)
+static bool stays(const struct snap *s, enum manta__snapq_worth newest)
+{
+  if (s->state != WAITS || s->worth == MANTA__Q_NEEDED)
+    return s->state != ON_DISK;
+  return s->worth != MANTA__Q_PASSING && newest != MANTA__Q_BEST;
+}
+
+static struct manta__snapq_do model_ready(struct model *m, int slot, enum manta__snapq_worth worth)
 {
   struct manta__snapq_do todo = {.write = -1};
   for (int i = 0; i < m->count;) {
     const struct snap s = m->list[i];
-    if (s.state == IS_WRITTEN_NOW || (s.state == WAITS && s.wanted)) {
+    if (stays(&s, worth)) {
       i++;
       continue;
     }
@@ -67,7 +74,7 @@ static struct manta__snapq_do model_ready(struct model *m, int slot, bool wanted
       todo.free |= 1u << s.slot;
     drop_at(m, i);
   }
-  m->list[m->count++] = (struct snap){slot, wanted, WAITS};
+  m->list[m->count++] = (struct snap){slot, worth, WAITS};
   todo.write = begin_oldest(m);
   return todo;
 }
@@ -111,10 +118,10 @@ static void explore(const struct manta__snapq *q, const struct model *m, int lef
         m->count && m->list[m->count - 1].slot == slot && m->list[m->count - 1].state == ON_DISK;
     if (held(m) & 1u << slot && !retired)
       continue;
-    for (int wanted = 0; wanted < 2; wanted++) {
+    for (unsigned worth = MANTA__Q_PASSING; worth <= MANTA__Q_NEEDED; worth++) {
       struct manta__snapq q2 = *q;
       struct model m2 = *m;
-      compare(manta__snapq_ready(&q2, slot, wanted), model_ready(&m2, slot, wanted), &m2, &q2);
+      compare(manta__snapq_ready(&q2, slot, worth), model_ready(&m2, slot, worth), &m2, &q2);
       explore(&q2, &m2, left - 1);
     }
   }
@@ -140,13 +147,15 @@ static void misuse_changes_nothing(void **ctx)
 {
   struct manta__snapq q, before;
   manta__snapq_init(&q);
-  manta__snapq_ready(&q, 1, false);
-  manta__snapq_ready(&q, 2, false);
+  manta__snapq_ready(&q, 1, MANTA__Q_PASSING);
+  manta__snapq_ready(&q, 2, MANTA__Q_PASSING);
   before = q;
-  struct manta__snapq_do todo[] = {
-      manta__snapq_ready(&q, 1, true), manta__snapq_ready(&q, 2, true),
-      manta__snapq_ready(&q, -1, 0),   manta__snapq_ready(&q, 3, false),
-      manta__snapq_written(&q, 2),     manta__snapq_written(&q, -1)};
+  struct manta__snapq_do todo[] = {manta__snapq_ready(&q, 1, MANTA__Q_BEST),
+                                   manta__snapq_ready(&q, 2, MANTA__Q_BEST),
+                                   manta__snapq_ready(&q, -1, MANTA__Q_PASSING),
+                                   manta__snapq_ready(&q, 3, MANTA__Q_PASSING),
+                                   manta__snapq_written(&q, 2),
+                                   manta__snapq_written(&q, -1)};
   for (size_t i = 0; i < sizeof todo / sizeof *todo; i++) {
     assert_int_equal(todo[i].write, -1);
     assert_int_equal(todo[i].free, 0);
@@ -158,9 +167,9 @@ static void a_slow_disk_drops_the_middle_ones(void **ctx)
 {
   struct manta__snapq q;
   manta__snapq_init(&q);
-  assert_int_equal(manta__snapq_ready(&q, 0, false).write, 0);
-  assert_int_equal(manta__snapq_ready(&q, 1, false).free, 0);
-  struct manta__snapq_do todo = manta__snapq_ready(&q, 2, false);
+  assert_int_equal(manta__snapq_ready(&q, 0, MANTA__Q_PASSING).write, 0);
+  assert_int_equal(manta__snapq_ready(&q, 1, MANTA__Q_PASSING).free, 0);
+  struct manta__snapq_do todo = manta__snapq_ready(&q, 2, MANTA__Q_PASSING);
   assert_int_equal(todo.free, 1u << 1);
   assert_int_equal(todo.dropped, 1);
   todo = manta__snapq_written(&q, 0);
@@ -171,12 +180,26 @@ static void a_slow_disk_drops_the_middle_ones(void **ctx)
   assert_false(manta__snapq_busy(&q));
 }
 
+// With one kept for its score, a run that gets better and better does not wait for the disk.
+static void a_better_one_takes_the_place_of_those_that_wait(void **ctx)
+{
+  struct manta__snapq q;
+  manta__snapq_init(&q);
+  assert_int_equal(manta__snapq_ready(&q, 0, MANTA__Q_BEST).write, 0);
+  for (int i = 0; i < 6; i++) {
+    struct manta__snapq_do todo = manta__snapq_ready(&q, 1 + i % 2, MANTA__Q_BEST);
+    assert_int_equal(todo.free, i == 0 ? 0 : 1u << (2 - i % 2));
+  }
+  assert_int_equal(manta__snapq_ready(&q, 1, MANTA__Q_PASSING).free, 0); // the best one waits on
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_sequence_agrees_with_the_model),
       cmocka_unit_test(misuse_changes_nothing),
       cmocka_unit_test(a_slow_disk_drops_the_middle_ones),
+      cmocka_unit_test(a_better_one_takes_the_place_of_those_that_wait),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
   rc.config = &config;
   rc.score = "off";
   rc.score_min = true;
-  rc.keep_best = 1;
+  rc.keep_best = 2; // of one alone, those that a better one overtakes are not written
   if (manta_trainer_create(&t, &cfg, &err) < 0)
     return explain(&err);
   int code = run_once(t, &rc);
