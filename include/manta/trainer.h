@@ -214,7 +214,8 @@ MANTA_API manta_status manta_trainer_execute_single(manta_trainer *t, manta_trai
  * are not, because something lives in them that the program still needs. Any thread. */
 MANTA_API void manta_trainer_hold(manta_trainer *t, bool hold);
 /* Sets the number of workers, for this run and later ones: for the next run when idle, after the
- * next checkpoint when one is going on (a run that never saves stays as it is). Does not wait. Any
+ * next checkpoint when one is going on (a run that never saves stays as it is), at once when its
+ * workers are just being started, as in a revival. The newest number counts. Does not wait. Any
  * thread. MANTA_EINVAL outside of 1 … MANTA_MAX_RANKS. */
 MANTA_API manta_status manta_trainer_resize(manta_trainer *t, int workers, manta_error *err);
 /* Sets keep_workers for the runs that follow; not while one is going on. */

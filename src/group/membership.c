@@ -80,13 +80,15 @@ void manta__membership_formed(struct manta__membership *g, const int64_t *wids, 
   g->world = world;
   g->backoffs = 0;
   g->phase = MANTA__PHASE_RUNNING;
-  g->by = MANTA__NEVER;
+  g->resize &= world != g->policy.want;
+  g->by = g->resize ? 0 : MANTA__NEVER; // nothing is lost yet: no checkpoint need be waited for
 }
 
 void manta__membership_noroom(struct manta__membership *g, const manta_error *why, int64_t now)
 {
   if (g->phase != MANTA__PHASE_FORMING)
     return;
+  g->resize = false; // whoever is asked next is asked for the new number
   if (why->status != MANTA_ENOROOM) {
     set_root(g, why, why->status, -1);
     g->failed = true;
@@ -210,7 +212,10 @@ void manta__membership_resize(struct manta__membership *g, int want)
     want = g->places;
   if (g->phase == MANTA__PHASE_RUNNING) {
     g->resize = want != g->world; // a wish may be taken back
-    g->by = MANTA__NEVER;
+    if (g->by == 0 && !g->resize)
+      g->by = MANTA__NEVER;
+  } else if (g->phase == MANTA__PHASE_FORMING) {
+    g->resize |= want != g->policy.want; // the old number was asked for already
   }
   g->policy.want = want;
   if (g->policy.min > want)

@@ -20,6 +20,8 @@
  * (4) After OVER nothing is asked for any more.
  * (5) Where every attempt has fresh processes, their forking is asked for once per attempt, as soon
  *     as it is certain that another one follows: before the members have left the old one.
+ * (6) The newest size that was asked for is that of the next attempt. If it came too late for the
+ *     one that was just being formed, that one is given up as soon as it is there.
  */
 #ifndef MANTA_GROUP_MEMBERSHIP_H
 #define MANTA_GROUP_MEMBERSHIP_H
@@ -105,7 +107,7 @@ void manta__membership_agent_lost(struct manta__membership *g, const manta_error
 void manta__membership_host_lost(struct manta__membership *g, int first, int count,
                                  const manta_error *why);
 /* Wishes. `resize` is granted at the next checkpoint (manta__membership_checkpoint), or at once
- * when idle. */
+ * when no attempt is going on. */
 void manta__membership_stop(struct manta__membership *g, manta_status st, const char *why);
 void manta__membership_notice(struct manta__membership *g);
 void manta__membership_resize(struct manta__membership *g, int want);

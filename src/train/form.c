@@ -275,7 +275,7 @@ void manta__form_done(manta_run *r, int world, int64_t now)
   if (manta__align_begin(&r->align, world, r->base, r->rewind, &err) < 0)
     manta__warn("%s", err.message);
   manta__rows_queue(r);
-  if (world < r->membership.policy.want)
+  if (world < r->membership.policy.want && !r->membership.resize)
     manta__run_warn(t, "continuing with %d of %d workers: there is no room for more", world,
                     r->membership.policy.want);
   manta_value rec = MANTA_MAP(MANTA_KV_INT("world", world), MANTA_KV_INT("from", r->base));
