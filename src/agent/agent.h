@@ -126,6 +126,7 @@ struct manta__agent_worker {
   bool used;         /* a train function was or is in it */
   bool stays;        /* it waits inside manta_comm_rebuild for the next attempt of its run */
   bool awaits_go;    /* it has a job, and enters it when the used ones are gone */
+  bool stopped;      /* by a signal, when it was to get a job: it is ended, and has a successor */
   bool abandoned;    /* it does not end: what it holds is never given out again */
   uint64_t turn;     /* the group's, when it got its newest job */
   int64_t ending_ns; /* since when it should be gone; 0: it should not */

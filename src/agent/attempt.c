@@ -98,6 +98,7 @@ static void look_at(struct manta__agent_group *g, struct manta__agent_worker *w,
              g->step_timeout);
     w->hung = true;
     manta__agent_worker_kill(w, cause);
+    manta__agent_reads_end(g); // it may have waited for that: the next attempt has another one
     return;
   }
   double typical = (double)atomic_load(&c->step_ns) * 1e-9;
@@ -168,6 +169,18 @@ static bool usable(const struct manta__agent_worker *w, const struct plan *p)
 {
   return (w->state == WORKER_IDLE || w->state == WORKER_STARTING) && !w->exit_asked &&
          !w->cause[0] && !manta__agent_spent(w) && (p->order->trains || !w->stays);
+}
+
+// Who would never take its job is replaced before it gets one.
+static void replace_stopped(struct manta__agent_group *g)
+{
+  for (struct manta__agent_worker *w = g->workers; w; w = w->next)
+    if (w->state == WORKER_IDLE && !w->stopped && manta__proc_stopped(w->pid)) {
+      w->stopped = true;
+      manta__agent_warn(g->agent, g->id, "worker %d was stopped by a signal: it is replaced",
+                        (int)w->pid);
+      manta__agent_worker_kill(w, "it was stopped by a signal");
+    }
 }
 
 static int idle_count(const struct manta__agent_group *g, const struct plan *p)
@@ -413,6 +426,7 @@ static manta_status form(struct manta__agent_group *g, const struct plan *p, man
   struct manta__agent_worker *by_cell[MANTA__LEDGER_MAX_WORKERS];
   if (p->job.wids)
     return form_chosen(g, p, err);
+  replace_stopped(g);
   MANTA_TRY(have_workers(g, p, err));
   int world = fill_cells(g, p, by_cell);
   if (world < p->order->min || world == 0)

@@ -24,7 +24,7 @@
 
 bool manta__agent_spent(const struct manta__agent_worker *w)
 {
-  return w->used && !w->stays && !w->group->keep && w->turn != w->group->turn;
+  return w->stopped || (w->used && !w->stays && !w->group->keep && w->turn != w->group->turn);
 }
 
 static bool is_there(const struct manta__agent_worker *w)

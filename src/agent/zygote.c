@@ -328,6 +328,18 @@ static manta_status start(struct manta__agent *a, struct manta__agent_zygote *z,
   return st < 0 ? st : MANTA_ENOMEM;
 }
 
+// One that a signal has stopped would never fork; its workers become our children.
+static void end_stopped(struct manta__agent *a, struct manta__agent_zygote *z)
+{
+  pid_t pid = z->now.pid;
+  if (pid == 0 || !manta__proc_stopped(pid))
+    return;
+  manta__warn("zygote %d was stopped by a signal: it is replaced", (int)pid);
+  kill(pid, SIGKILL);
+  stop(&z->now);
+  disappoint(a, z, pid);
+}
+
 struct manta__agent_zygote *manta__agent_zygote(struct manta__agent *a, uint64_t key,
                                                 manta_error *err)
 {
@@ -337,6 +349,7 @@ struct manta__agent_zygote *manta__agent_zygote(struct manta__agent *a, uint64_t
     return NULL;
   }
   z->used_ns = manta__now();
+  end_stopped(a, z);
   if (z->now.pid == 0 && start(a, z, err) < 0)
     return NULL;
   return z;

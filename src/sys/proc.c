@@ -158,17 +158,30 @@ void manta__proc_reset_signals(void)
   sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-// "pid (name) Z ... status": the name may hold anything, parentheses too.
-int manta__proc_zombie_status(pid_t pid)
+// "pid (name) S ... status": the name may hold anything, parentheses too. From ") S" on, or NULL.
+static const char *read_stat(pid_t pid, char *text, size_t size)
 {
-  char path[64], text[1024];
+  char path[64];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
   int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-  ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+  ssize_t n = fd >= 0 ? read(fd, text, size - 1) : 0;
   if (fd >= 0)
     close(fd);
   text[n > 0 ? n : 0] = 0;
-  const char *state = strrchr(text, ')'), *last = strrchr(text, ' ');
+  return strrchr(text, ')');
+}
+
+bool manta__proc_stopped(pid_t pid)
+{
+  char text[1024];
+  const char *state = read_stat(pid, text, sizeof text);
+  return state && strncmp(state, ") T ", 4) == 0; // a debugger's would be 't'
+}
+
+int manta__proc_zombie_status(pid_t pid)
+{
+  char text[1024];
+  const char *state = read_stat(pid, text, sizeof text), *last = strrchr(text, ' ');
   if (!state || strncmp(state, ") Z ", 4) != 0 || !last)
     return -1;
   return (int)strtol(last, NULL, 10);

@@ -36,6 +36,8 @@ int manta__proc_threads(void);
 /* Ends the process after a fork, a signal mask and dispositions as a fresh program has them. */
 void manta__proc_reset_signals(void);
 
+/* Whether a signal has stopped it, as SIGSTOP does, and it waits for SIGCONT. */
+bool manta__proc_stopped(pid_t pid);
 /* How a process ended that its parent has not waited for yet; -1 if that cannot be told. */
 int manta__proc_zombie_status(pid_t pid);
 /* "killed by signal 9 (SIGKILL)", "exit code 3". status: as waitpid gives it. */

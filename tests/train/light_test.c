@@ -6,6 +6,7 @@
 #include "rig.h"
 
 #include "ckpt/slot.h"
+#include "sys/proc.h"
 #include "train/light.h"
 
 #define WAIT_S 60.0
@@ -214,6 +215,50 @@ static void a_paused_one_goes_on_from_disk(void **state)
   manta_run_close(r);
 }
 
+// A call in the seat: the worker that it was made in, or beside.
+static pid_t call_in_seat(bool apart)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 2));
+  manta_run *r = start(&config, LIGHT(.apart = apart));
+  take(r, 1);
+  pid_t pid = manta_trainer_pid(one.t, 0);
+  take(r, 2);
+  assert_ok(end(r), &one.err);
+  manta_run_close(r);
+  return pid;
+}
+
+static void stop_process(pid_t pid)
+{
+  assert_int_equal(kill(pid, SIGSTOP), 0);
+  assert_true(within(5, manta__proc_stopped(pid)));
+}
+
+// A worker with threads is not forked, and leaves after its call.
+static void a_stopped_seat_is_replaced(void **state)
+{
+  for (int apart = 0; apart <= !THREADED; apart++) {
+    pid_t was = call_in_seat(apart);
+    stop_process(was);
+    pid_t now = call_in_seat(apart);
+    assert_int_not_equal(now, was);
+    assert_true(within(5, !alive(was)));
+    assert_int_equal(call_in_seat(apart), now); // which is as good
+  }
+}
+
+static void so_is_a_stopped_zygote(void **state)
+{
+  pid_t seat = call_in_seat(!THREADED);
+  pid_t agent = child_named(getpid(), "manta-agent"), zygote = child_named(agent, "manta-zygote");
+  assert_true(agent > 0 && zygote > 0);
+  stop_process(zygote);
+  assert_int_equal(call_in_seat(!THREADED), seat); // nobody needs it
+  stop_process(seat);
+  assert_int_not_equal(call_in_seat(!THREADED), seat);
+  assert_true(within(5, !alive(seat) && !alive(zygote)));
+}
+
 static void another_begins_from_a_live_snapshot(void **state)
 {
   manta_value config = MANTA_MAP(MANTA_KV_INT("n", 5), MANTA_KV_BOOL("save", true));
@@ -251,6 +296,8 @@ int main(int argc, char **argv)
       light_test(a_waiting_report_can_be_ended),
       light_test(a_paused_one_goes_on_from_disk),
       light_test(another_begins_from_a_live_snapshot),
+      light_test(a_stopped_seat_is_replaced),
+      light_test(so_is_a_stopped_zygote),
   };
   int failed = cmocka_run_group_tests_name("light", tests, NULL, NULL);
   board_close();

@@ -50,9 +50,10 @@ static manta_status sum_up(manta_session *s, manta_loader *l, int64_t *sum, mant
       *sum += ((const int64_t *)c.data)[c.offset + i];
     manta_batch_destroy(b);
     if (manta_session_rank(s) == 0 && ++n == kill_at) {
-      pid_t pid = reader_pid();
-      board->orphan = pid;
-      board->fired += pid > 0 && kill(pid, SIGKILL) == 0;
+      int how = manta_session_config_bool(s, "freeze", false) ? SIGSTOP : SIGKILL;
+      pid_t pid = board->fired ? 0 : reader_pid();
+      board->orphan = pid > 0 ? pid : board->orphan;
+      board->fired += pid > 0 && kill(pid, how) == 0;
     }
     if (stops)
       break;
@@ -68,6 +69,8 @@ static manta_status summing(manta_session *s, manta_value *result, manta_error *
   int64_t sum = 0;
   if (!board)
     board_open();
+  if (manta_session_attempt(s) > board->attempts)
+    board->attempts = manta_session_attempt(s);
   MANTA_TRY(open_data(s, &d, &l, err));
   manta_status st = sum_up(s, l, &sum, err);
   MANTA_TRY(st);
@@ -103,9 +106,12 @@ static int64_t bytes_of_set(void)
   return stats.bytes;
 }
 
+static double step_timeout; // of the trainers, or 0
+
 static void run(struct rig *r, int workers, manta_train_fn fn, const manta_value *config)
 {
   rig_init(r, workers);
+  r->cfg.step_timeout_s = step_timeout;
   rig_make(r);
   r->rc.config = config;
   assert_ok(manta_trainer_start(r->t, &r->err), &r->err);
@@ -175,6 +181,26 @@ static void a_reader_that_is_killed_is_replaced(void **state)
   assert_nothing_left();
 }
 
+// The clock of a rank that waits for it finds that; the next attempt does not wait for it again.
+static void a_reader_that_hangs_is_replaced(void **state)
+{
+  char path[PATH_MAX];
+  struct rig r;
+  bytes_of_set();
+  snprintf(path, sizeof path, "%s/set", dir);
+  step_timeout = 1;
+  run(&r, 2, summing,
+      &MANTA_MAP(MANTA_KV_STR("path", path), MANTA_KV_INT("kill_reader_at", 3),
+                 MANTA_KV_BOOL("freeze", true)));
+  step_timeout = 0;
+  assert_int_equal(board->fired, 1);
+  assert_false(alive((pid_t)board->orphan));
+  assert_true(board->attempts >= 1);
+  assert_int_equal(sum_of(2), (int64_t)ALL * (ALL - 1) / 2);
+  rig_fini(&r);
+  assert_nothing_left();
+}
+
 // --- without one --------------------------------------------------------------------------------
 
 static const struct manta__step by_hand = {.name = "by hand"};
@@ -219,6 +245,7 @@ int main(int argc, char **argv)
       rig_test(the_files_are_parsed_once_for_all_workers),
       rig_test(a_worker_that_stops_holds_up_nobody),
       rig_test(a_reader_that_is_killed_is_replaced),
+      rig_test(a_reader_that_hangs_is_replaced),
       rig_test(a_step_that_cannot_be_sent_is_done_in_the_workers),
   };
   if (manta_init(&argc, &argv) < 0)

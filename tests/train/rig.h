@@ -24,8 +24,10 @@
 
 #if defined(__has_feature)
 #define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#define THREADED  __has_feature(thread_sanitizer) /* it has a thread in every process */
 #else
 #define SANITIZED 0
+#define THREADED  0
 #endif
 
 struct rig {
