@@ -57,12 +57,18 @@ MANTA_API void manta_release(void);
  * When it returns true that fork takes over and the process it came from ends; until then, and for
  * good if it fails or ends, the old one forks workers. It must leave one thread. Workers inherit
  * the priority of the thread that forks: to yield to workers that train, lower that of another
- * thread. */
+ * thread.
+ *
+ * `prepare` is called in a worker whose train functions are called in forks of it (a trial of an
+ * experiment), before each fork, with the payload of the run: what is loaded here all of these
+ * forks share. If it leaves more than one thread there is no fork: the worker calls the function
+ * itself, and no other after it. */
 typedef struct manta_fork_hooks {
   void (*before)(void);
   void (*parent)(void);
   void (*child)(void);
   bool (*warm)(void);
+  void (*prepare)(const void *payload, size_t bytes);
 } manta_fork_hooks;
 
 /* Whether this process was started as a program, so that manta_serve is to be called when it is

@@ -440,6 +440,8 @@ static bool serve_apart(struct manta__job *job)
 {
   if (!manta_value_as_bool(manta_value_get(&job->spec, "apart"), false))
     return false;
+  if (job_ops->fork.prepare)
+    job_ops->fork.prepare(job->payload, job->payload_bytes);
   if (manta__apart_can() && (job->told = shared_word())) {
     run_apart(job);
     return true;

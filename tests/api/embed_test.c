@@ -451,7 +451,7 @@ static int tear_down(void **state)
 
 static int serve(int argc, char **line)
 {
-  manta_fork_hooks hooks = {before, parent, child, warm};
+  manta_fork_hooks hooks = {before, parent, child, warm, NULL};
   manta_error err = MANTA_ERROR_INIT;
   if (argc != 2 || strcmp(line[0], "interpreter") != 0 || strncmp(line[1], "serve-", 6) != 0)
     return 3;
