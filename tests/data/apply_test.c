@@ -4,40 +4,12 @@
  * they leave rows out or make several of one.
  */
 #include "base/alloc.h"
+#include "folder.h"
 #include "numbered.h"
 
 #define FILES 4
 #define EACH  60
 #define ALL   (FILES * EACH + 10) /* one file has ten more */
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
-
-static void assert_is(manta_dataset *d, const char *want)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  char *got;
-  int64_t rows = 0, lines = 0;
-  assert_ok(read_blocks(d, &got, &err), &err);
-  assert_string_equal(got, want);
-  for (const char *p = got; (p = strchr(p, '\n')); p++)
-    lines++;
-  assert_ok(manta_dataset_count(d, &rows, &err), &err);
-  assert_int_equal(rows, lines);
-  manta_free(got);
-  manta_dataset_close(d);
-}
 
 // --- functions ----------------------------------------------------------------------------------
 
@@ -168,7 +140,7 @@ static void rows_are_kept_by_a_function(void **state)
   struct seen s = {0};
   manta_dataset *d = with(few(5), MANTA_APPLY_FILTER, keep_even, 0, &s);
   assert_int_equal(s.calls, 0); // it is not needed to know the columns
-  assert_is(d, "n:i64|twice:i64|word:string\n0|0|'w0'\n2|4|'w2'\n4|8|'w4'");
+  assert_was(d, "n:i64|twice:i64|word:string\n0|0|'w0'\n2|4|'w2'\n4|8|'w4'");
   assert_int_equal(s.closes, 1);
 }
 
@@ -176,7 +148,7 @@ static void columns_are_added_by_a_function(void **state)
 {
   struct seen s = {0};
   manta_dataset *d = with(few(3), MANTA_APPLY_ADD, add_two, 0, &s);
-  assert_is(d, "n:i64|twice:i64|word:string|square:i64\n0|0|'w0'|0\n1|-1|'w1'|1\n2|-2|'w2'|4");
+  assert_was(d, "n:i64|twice:i64|word:string|square:i64\n0|0|'w0'|0\n1|-1|'w1'|1\n2|-2|'w2'|4");
   assert_int_equal(s.calls, 2); // once to learn the columns; none to count the rows
 }
 
@@ -184,13 +156,13 @@ static void rows_are_made_by_a_function(void **state)
 {
   struct seen s = {0};
   manta_dataset *d = with(few(6), MANTA_APPLY_ROWS, some_copies, 0, &s);
-  assert_is(d, "n:i64|copy:i64\n1|0\n2|0\n2|1\n4|0\n5|0\n5|1");
+  assert_was(d, "n:i64|copy:i64\n1|0\n2|0\n2|1\n4|0\n5|0\n5|1");
   d = with(few(6), MANTA_APPLY_ROWS, some_copies, 0, &s);
   STEP(d, manta_dataset_limit(&step_out, d, 2, &step_err)); // between two of one row
   d = with_filter(d, "[\">\", [\"col\", \"n\"], 1]");
-  assert_is(d, "n:i64|copy:i64\n2|0");
+  assert_was(d, "n:i64|copy:i64\n2|0");
   d = with(few(10), MANTA_APPLY_ROWS, sum, 4, &s);
-  assert_is(d, "sum:i64\n6\n22\n17");
+  assert_was(d, "sum:i64\n6\n22\n17");
 }
 
 static void calls_have_the_rows_that_were_asked_for(void **state)
@@ -227,7 +199,7 @@ static void functions_follow_each_other(void **state)
   struct seen s = {0}, t = {0};
   manta_dataset *d = with(few(6), MANTA_APPLY_ROWS, some_copies, 2, &s);
   d = with(d, MANTA_APPLY_ROWS, sum, 2, &t);
-  assert_is(d, "sum:i64\n3\n6\n10");
+  assert_was(d, "sum:i64\n3\n6\n10");
   d = with(numbered(), MANTA_APPLY_ROWS, some_copies, 3, &s);
   d = with(d, MANTA_APPLY_FILTER, keep_even, 2, &t);
   int64_t rows, want = 0;
@@ -410,8 +382,8 @@ static void failures_are_told(void **state)
 static void numbers_are_widened(void **state)
 {
   struct seen s = {0};
-  assert_is(with(few(4), MANTA_APPLY_MAP, gives_narrow, 1, &s),
-            "x:f64\n0.5\n1\n2.5\n3.5"); // f32, i64, f64, f32
+  assert_was(with(few(4), MANTA_APPLY_MAP, gives_narrow, 1, &s),
+             "x:f64\n0.5\n1\n2.5\n3.5"); // f32, i64, f64, f32
 }
 
 static manta_status run_starved(manta_dataset *d, int64_t *rows)

@@ -3,29 +3,8 @@
  * numpy arrays and zip files of them, TFRecords, records of fixed size, whole files.
  */
 #include "cells.h"
+#include "folder.h"
 #include "make_binary.h"
-#include "reading.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
-
-static manta_value parse(const char *json)
-{
-  manta_value v = {0};
-  assert_status(manta_value_from_json(&v, json, strlen(json), NULL), MANTA_OK);
-  return v;
-}
 
 static const char *npy(const char *name, const char *descr, bool fortran, const char *shape,
                        const void *data, size_t n)
@@ -82,15 +61,15 @@ static void arrays_are_the_column_data(void **state)
   assert_reads(npy("a.npy", "<f2", false, "(1,)", half, 2), NULL, "data:f16\n1");
   assert_reads(npy("a.npy", "<M8[ns]", false, "(1,)", time, 8), NULL, "data:i64\n5");
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"data\":\"bf16\"}");
+  manta_value types = tree_of("{\"data\":\"bf16\"}");
   c.types = &types;
   assert_reads(npy("a.npy", "<V2", false, "(2,)", half, 4), &c, "data:bf16\n0.0078125\n1");
   manta_value_fini(&types);
-  types = parse("{\"data\":\"f32[3,1,2]\"}");
+  types = tree_of("{\"data\":\"f32[3,1,2]\"}");
   assert_reads(npy("a.npy", "<f4", false, "(1, 6)", f, sizeof f), &c,
                "data:f32[3,1,2]\n0 1 2 3 4 5");
   manta_value_fini(&types);
-  types = parse("{\"data\":\"f64\"}");
+  types = tree_of("{\"data\":\"f64\"}");
   manta_error err = MANTA_ERROR_INIT;
   char *got;
   assert_status(read_path(npy("a.npy", "<f4", false, "(6,)", f, sizeof f), &c, &got, &err),
@@ -290,7 +269,7 @@ static void features_are_columns(void **state)
   assert_has(said, "feature \"ragged\" is left out");
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   manta_value types =
-      parse("{\"label\":\"i8\",\"x\":\"f64[2,1]\",\"name\":\"string\",\"ragged\":\"bytes\"}");
+      tree_of("{\"label\":\"i8\",\"x\":\"f64[2,1]\",\"name\":\"string\",\"ragged\":\"bytes\"}");
   static const char *const columns[] = {"name", "x", "label"};
   c.types = &types;
   c.columns = columns;
@@ -317,7 +296,7 @@ static void features_are_columns(void **state)
   manta_reader_close(r);
   manta_dataset_close(d);
   manta_value_fini(&types);
-  types = parse("{\"x\":\"f32[3]\"}");
+  types = tree_of("{\"x\":\"f32[3]\"}");
   c.column_count = 0;
   assert_refuses(path, &c, MANTA_EINVAL,
                  "the record at byte 0: feature \"x\" has 2 floats, which are no f32[3]");
@@ -408,7 +387,7 @@ static void records_are_cut_where_they_begin(void **state)
 static void records_of_fixed_size_are_split_into_columns(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"label\":\"u8\",\"image\":\"u8[2,2]\",\"id\":\"i16\"}");
+  manta_value types = tree_of("{\"label\":\"u8\",\"image\":\"u8[2,2]\",\"id\":\"i16\"}");
   static const char data[] = "HEAD\x01"
                              "abcd\x05\x00\x02"
                              "efgh\xff\xff\x03"
@@ -431,7 +410,7 @@ static void records_of_fixed_size_are_split_into_columns(void **state)
   c.skip_errors = true;
   assert_reads(path, &c, "id:i16\n5\n-1");
   manta_value_fini(&types);
-  types = parse("{\"a\":\"string\"}");
+  types = tree_of("{\"a\":\"string\"}");
   c.column_count = 0;
   assert_status(read_path(path, &c, &whole, &err), MANTA_EINVAL);
   assert_has(err.message, "numbers and arrays");
@@ -439,7 +418,7 @@ static void records_of_fixed_size_are_split_into_columns(void **state)
   c.types = NULL;
   assert_status(read_path(path, &c, &whole, &err), MANTA_EINVAL);
   assert_has(err.message, "need types");
-  types = parse("{\"a\":\"i32\",\"b\":\"f32[3]\"}");
+  types = tree_of("{\"a\":\"i32\",\"b\":\"f32[3]\"}");
   c.types = &types;
   c.skip_errors = false;
   c.skip_bytes = 100;
@@ -506,7 +485,7 @@ static void every_allocation_may_fail(void **state)
   static const int32_t three[] = {1, 2, 3};
   struct zip_writer z;
   manta_data_config fixed = MANTA_DATA_CONFIG_INIT, plain = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"a\":\"i32\"}");
+  manta_value types = tree_of("{\"a\":\"i32\"}");
   char said[512];
   manta_set_log(no_log, said);
   fixed.format = "fixed";

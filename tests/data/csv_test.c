@@ -6,22 +6,7 @@
 #include "data/csv/csv.h"
 
 #include "cells.h"
-#include "files.h"
-#include "reading.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
+#include "folder.h"
 
 // --- form ---------------------------------------------------------------------------------------
 
@@ -78,13 +63,6 @@ static void types_are_found_in_the_values(void **state)
     assert_reads(file_text(dir, "x.csv", cases[i].text), NULL, cases[i].want);
 }
 
-static manta_value parse(const char *json)
-{
-  manta_value v = {0};
-  assert_status(manta_value_from_json(&v, json, strlen(json), NULL), MANTA_OK);
-  return v;
-}
-
 static void options_say_how(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
@@ -117,8 +95,8 @@ static void given_types_are_taken(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   manta_value types =
-      parse("{\"a\":\"f32\",\"b\":\"i8\",\"c\":\"string\",\"d\":\"u64\",\"e\":\"f16\","
-            "\"f\":\"bytes\",\"g\":\"bf16\"}");
+      tree_of("{\"a\":\"f32\",\"b\":\"i8\",\"c\":\"string\",\"d\":\"u64\",\"e\":\"f16\","
+              "\"f\":\"bytes\",\"g\":\"bf16\"}");
   c.types = &types;
   const char *path = file_text(dir, "x.csv",
                                "a,b,c,d,e,f,g\n0.1,-128,007,18446744073709551615,0.1,\xff,0.1\n"
@@ -128,17 +106,17 @@ static void given_types_are_taken(void **state)
                "0.100000001|-128|'007'|18446744073709551615|0.0999755859|'\xff'|0.100097656\n"
                "null|null|''|null|null|''|null\n16777216|127|'x'|0|inf|'y'|3.00405527e+38");
   manta_value_fini(&types);
-  types = parse("{\"bb\":\"f32\"}");
+  types = tree_of("{\"bb\":\"f32\"}");
   manta_error err = MANTA_ERROR_INIT;
   char *got;
   assert_status(read_path(path, &c, &got, &err), MANTA_ENOENT);
   assert_has(err.message, "nearest names are \"b\"");
   manta_value_fini(&types);
-  types = parse("{\"b\":\"f33\"}");
+  types = tree_of("{\"b\":\"f33\"}");
   assert_status(read_path(path, &c, &got, &err), MANTA_EINVAL);
   assert_has(err.message, "column \"b\": \"f33\" is no type");
   manta_value_fini(&types);
-  types = parse("{\"b\":\"f32[2]\"}");
+  types = tree_of("{\"b\":\"f32[2]\"}");
   assert_status(read_path(path, &c, &got, &err), MANTA_EUNSUPPORTED);
   manta_value_fini(&types);
 }
@@ -148,7 +126,7 @@ static void given_types_are_taken(void **state)
 static void wrong_files_are_named_with_line_and_remedy(void **state)
 {
   manta_data_config typed = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"a\":\"u8\"}");
+  manta_value types = tree_of("{\"a\":\"u8\"}");
   typed.types = &types;
   static const struct {
     const char *text, *says;
@@ -225,7 +203,7 @@ static void a_wrong_type_in_row_a_million_is_found(void **state)
 static void rows_that_cannot_be_read_are_skipped_and_counted(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"a\":\"i64\",\"b\":\"i64\",\"s\":\"string\"}");
+  manta_value types = tree_of("{\"a\":\"i64\",\"b\":\"i64\",\"s\":\"string\"}");
   c.types = &types;
   c.skip_errors = true;
   static const struct {
@@ -331,7 +309,7 @@ static void cuts_never_fall_into_a_row(void **state)
 {
   enum { BYTES = 20000 };
   uint64_t seed = 70;
-  manta_value types = parse("{\"a\":\"string\",\"b\":\"string\"}");
+  manta_value types = tree_of("{\"a\":\"string\",\"b\":\"string\"}");
   char *text = malloc(BYTES + 100), *whole, *parts;
   for (int round = 0; round < 40; round++) {
     manta_data_config c = MANTA_DATA_CONFIG_INIT;
@@ -478,7 +456,7 @@ static void only_what_is_wanted_is_read(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   static const char *const columns[] = {"s", "x"};
-  manta_value filter = parse("[\">\",[\"col\",\"y\"],1.5]");
+  manta_value filter = tree_of("[\">\",[\"col\",\"y\"],1.5]");
   c.columns = columns;
   c.column_count = 2;
   const char *path =
@@ -486,23 +464,23 @@ static void only_what_is_wanted_is_read(void **state)
   assert_reads(path, &c, "s:string|x:i64\n'a'|1\n'b'|2\n'c'|3\n'd'|4\n'e'|5");
   c.filter = &filter;
   assert_reads(path, &c, "s:string|x:i64\n'b'|2\n'd'|4");
-  manta_value types = parse("{\"x\":\"i8\",\"z\":\"i64\"}"); // z is wrong, and nobody looks at it
+  manta_value types = tree_of("{\"x\":\"i8\",\"z\":\"i64\"}"); // z is wrong, and nobody looks at it
   c.types = &types;
   assert_reads(path, &c, "s:string|x:i8\n'b'|2\n'd'|4");
   manta_value_fini(&filter);
-  filter = parse("[\"is_null\",[\"col\",\"y\"]]");
+  filter = tree_of("[\"is_null\",[\"col\",\"y\"]]");
   assert_reads(path, &c, "s:string|x:i8\n'c'|3");
   manta_value_fini(&filter);
-  filter = parse("[\">\",[\"col\",\"x\"],100]");
+  filter = tree_of("[\">\",[\"col\",\"x\"],100]");
   assert_reads(path, &c, "s:string|x:i8");
   manta_value_fini(&filter);
   manta_error err = MANTA_ERROR_INIT;
   char *got;
-  filter = parse("[\">\",[\"col\",\"xx\"],100]");
+  filter = tree_of("[\">\",[\"col\",\"xx\"],100]");
   assert_status(read_path(path, &c, &got, &err), MANTA_ENOENT);
   assert_has(err.message, "there is no column \"xx\"");
   manta_value_fini(&filter);
-  filter = parse("[\"col\",\"x\"]");
+  filter = tree_of("[\"col\",\"x\"]");
   assert_status(read_path(path, &c, &got, &err), MANTA_ETYPE);
   manta_value_fini(&filter);
   c.filter = NULL;
@@ -524,7 +502,7 @@ static void batches_know_their_source_rows(void **state)
     at += (size_t)snprintf(text + at, 16, i % 50 == 7 ? "%d\n" : "%d,1\n", i);
   const char *path = file_write(dir, "x.csv", text, at);
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value filter = parse("[\"==\",[\"%\",[\"col\",\"x\"],3],0]");
+  manta_value filter = tree_of("[\"==\",[\"%\",[\"col\",\"x\"],3],0]");
   manta_error err = MANTA_ERROR_INIT;
   manta_dataset *d;
   manta_reader *r;
@@ -610,7 +588,7 @@ static void compressed_files_are_one_block(void **state)
   free(packed);
   memcpy(text + at, "oops,1\n", 7);
   packed = deflate_bytes(text, at + 7, 31, &n);
-  manta_value types = parse("{\"x\":\"i64\"}");
+  manta_value types = tree_of("{\"x\":\"i64\"}");
   c.types = &types;
   assert_refuses(file_write(dir, "bad.csv.gz", packed, n), &c, MANTA_EINVAL,
                  "bad.csv.gz:30002: column 1 (\"x\"): \"oops\"");
@@ -624,7 +602,7 @@ static void every_allocation_may_fail(void **state)
 {
   const char *path = file_text(dir, "x.csv", "a,b,c\n1,x,\n2,\"y\"\"z\",5\n,w,7\n");
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value filter = parse("[\"!=\",[\"col\",\"b\"],\"w\"]");
+  manta_value filter = tree_of("[\"!=\",[\"col\",\"b\"],\"w\"]");
   static const char *const columns[] = {"c", "b"}, *const missing[] = {""};
   manta_dataset *d = NULL;
   c.filter = &filter;

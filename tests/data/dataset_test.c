@@ -5,23 +5,8 @@
  */
 #include "cells.h"
 #include "data/column/arrow.h"
-#include "files.h"
-#include "reading.h"
+#include "folder.h"
 #include "sys/thread.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
 
 #define FILES 6
 #define ROWS  3000

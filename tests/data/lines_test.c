@@ -4,29 +4,7 @@
  */
 #include "cells.h"
 #include "data/lines/json.h"
-#include "files.h"
-#include "reading.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
-
-static manta_value parse(const char *json)
-{
-  manta_value v = {0};
-  assert_status(manta_value_from_json(&v, json, strlen(json), NULL), MANTA_OK);
-  return v;
-}
+#include "folder.h"
 
 // --- text ---------------------------------------------------------------------------------------
 
@@ -39,11 +17,11 @@ static void lines_of_text_are_rows(void **state)
   assert_refuses(file_text(dir, "x.txt", "ok\ngr\xfc\n"), NULL, MANTA_EINVAL,
                  "x.txt:2: is not UTF-8\nhint: types = {\"text\": \"bytes\"}");
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"text\":\"bytes\"}");
+  manta_value types = tree_of("{\"text\":\"bytes\"}");
   c.types = &types;
   assert_reads(file_text(dir, "x.txt", "ok\ngr\xfc\n"), &c, "text:bytes\n'ok'\n'gr\xfc'");
   manta_value_fini(&types);
-  types = parse("{\"text\":\"i64\"}");
+  types = tree_of("{\"text\":\"i64\"}");
   assert_refuses(file_text(dir, "x.txt", "1\n"), &c, MANTA_EINVAL, "a string, or bytes");
   manta_value_fini(&types);
   c.types = NULL;
@@ -111,7 +89,7 @@ static void given_types_are_taken(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   manta_value types =
-      parse("{\"a\":\"i8\",\"b\":\"f32[2]\",\"c\":\"string\",\"d\":\"u64\",\"e\":\"bytes\"}");
+      tree_of("{\"a\":\"i8\",\"b\":\"f32[2]\",\"c\":\"string\",\"d\":\"u64\",\"e\":\"bytes\"}");
   c.types = &types;
   assert_reads(
       file_text(dir, "x.jsonl",
@@ -169,7 +147,7 @@ static void mistakes_are_told_with_their_places(void **state)
 static void lines_that_are_wrong_are_skipped(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
-  manta_value types = parse("{\"a\":\"i64\",\"s\":\"string\"}");
+  manta_value types = tree_of("{\"a\":\"i64\",\"s\":\"string\"}");
   manta_error err = MANTA_ERROR_INIT;
   manta_dataset *d;
   manta_data_stats s;
@@ -196,7 +174,7 @@ static void columns_and_filters_work(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   static const char *const columns[] = {"s"};
-  manta_value filter = parse("[\"and\",[\">\",[\"col\",\"a\"],1],[\"is_null\",[\"col\",\"b\"]]]");
+  manta_value filter = tree_of("[\"and\",[\">\",[\"col\",\"a\"],1],[\"is_null\",[\"col\",\"b\"]]]");
   c.columns = columns;
   c.column_count = 1;
   c.filter = &filter;
@@ -205,7 +183,7 @@ static void columns_and_filters_work(void **state)
                          "{\"a\":3,\"s\":\"r\",\"b\":true}\n{\"a\":4,\"s\":\"t\",\"b\":null}\n"),
                &c, "s:string\n'q'\n't'");
   manta_value_fini(&filter);
-  filter = parse("[\">\",[\"col\",\"a\"],100]");
+  filter = tree_of("[\">\",[\"col\",\"a\"],100]");
   assert_reads(file_text(dir, "x.json", "{\"a\":1,\"s\":\"p\"}\n"), &c, "s:string");
   manta_value_fini(&filter);
 }

@@ -7,21 +7,8 @@
 
 #include "base/alloc.h"
 #include "cells.h"
+#include "folder.h"
 #include "numbered.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
 
 #define FILES 7
 #define EACH  150

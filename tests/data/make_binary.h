@@ -91,7 +91,7 @@ static inline void zip_add(struct zip_writer *z, const char *name, const void *p
   free(packed);
 }
 
-static inline const char *zip_end(struct zip_writer *z, const char *dir, const char *name)
+static inline const char *zip_end(struct zip_writer *z, const char *folder, const char *name)
 {
   size_t at = z->file.len;
   put(&z->file, z->directory.data, z->directory.len);
@@ -103,7 +103,7 @@ static inline const char *zip_end(struct zip_writer *z, const char *dir, const c
   put_le(&z->file, at, 4);
   put_le(&z->file, 5, 2);
   put(&z->file, "hello", 5); // a comment
-  const char *path = file_write(dir, name, z->file.data, z->file.len);
+  const char *path = file_write(folder, name, z->file.data, z->file.len);
   manta__buf_fini(&z->file);
   manta__buf_fini(&z->directory);
   return path;

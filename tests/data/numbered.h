@@ -11,12 +11,12 @@
 
 /* DIR/NAME/part-K.csv, `rows` rows each: n, twice (2 n), word ("w" and n % 7). Every third file has
  * ten rows more. */
-static inline const char *numbered_write(const char *dir, const char *name, int files, int rows)
+static inline const char *numbered_write(const char *folder, const char *name, int files, int rows)
 {
   static char path[PATH_MAX];
   char *text = malloc((size_t)(rows + 10) * 48 + 64);
   int n = 0;
-  snprintf(path, sizeof path, "%s/%s", dir, name);
+  snprintf(path, sizeof path, "%s/%s", folder, name);
   mkdir(path, 0700);
   for (int f = 0; f < files; f++) {
     char file[64];
@@ -24,16 +24,16 @@ static inline const char *numbered_write(const char *dir, const char *name, int 
     for (int i = 0; i < rows + (f % 3 == 2 ? 10 : 0); i++, n++)
       at += (size_t)snprintf(text + at, 48, "%d,%d,w%d\n", n, 2 * n, n % 7);
     snprintf(file, sizeof file, "%s/part-%03d.csv", name, f);
-    file_write(dir, file, text, at);
+    file_write(folder, file, text, at);
   }
   free(text);
   return path;
 }
 
-static inline manta_dataset *numbered_open(const char *dir, const char *name, int files, int rows,
-                                           size_t block_bytes)
+static inline manta_dataset *numbered_open(const char *folder, const char *name, int files,
+                                           int rows, size_t block_bytes)
 {
-  const char *path = numbered_write(dir, name, files, rows);
+  const char *path = numbered_write(folder, name, files, rows);
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   manta_error err = MANTA_ERROR_INIT;
   manta_dataset *d;
@@ -41,15 +41,6 @@ static inline manta_dataset *numbered_open(const char *dir, const char *name, in
   c.batch_rows = 100;
   assert_ok(manta_dataset_open(&d, &path, 1, &c, &err), &err);
   return d;
-}
-
-/* An expression, written as JSON. The caller finishes it. */
-static inline manta_value tree_of(const char *json)
-{
-  manta_value v = {0};
-  manta_error err = MANTA_ERROR_INIT;
-  assert_ok(manta_value_from_json(&v, json, strlen(json), &err), &err);
-  return v;
 }
 
 /* A step in the place of the data set that it is made of. */

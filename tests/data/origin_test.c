@@ -8,45 +8,8 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "folder.h"
 #include "numbered.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
-
-static manta_dataset *open_text(const char *name, const char *text)
-{
-  const char *path = file_text(dir, name, text);
-  manta_error err = MANTA_ERROR_INIT;
-  manta_dataset *d;
-  assert_ok(manta_dataset_open(&d, &path, 1, NULL, &err), &err);
-  return d;
-}
-
-// The data set reads as this and counts as many rows.
-static void assert_is(manta_dataset *d, const char *want)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  char *got;
-  int64_t rows = 0, lines = 0;
-  assert_ok(read_blocks(d, &got, &err), &err);
-  assert_string_equal(got, want);
-  for (const char *p = got; (p = strchr(p, '\n')); p++)
-    lines++;
-  assert_ok(manta_dataset_count(d, &rows, &err), &err);
-  assert_int_equal(rows, lines);
-  manta_free(got);
-}
 
 static int64_t count(manta_dataset *d)
 {

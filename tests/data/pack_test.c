@@ -5,21 +5,8 @@
 #include "data/plan/pack.h"
 
 #include "data/loader/loader.h"
+#include "folder.h"
 #include "numbered.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
 
 static manta_dataset *numbered(void)
 {

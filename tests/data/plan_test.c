@@ -6,37 +6,8 @@
 #include "data/plan/dataset.h"
 
 #include "base/alloc.h"
+#include "folder.h"
 #include "numbered.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
-
-// The data set reads as this, counts as many rows, and is closed.
-static void assert_is(manta_dataset *d, const char *want)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  char *got;
-  int64_t rows = 0, lines = 0;
-  assert_ok(read_blocks(d, &got, &err), &err);
-  assert_string_equal(got, want);
-  for (const char *p = got; (p = strchr(p, '\n')); p++)
-    lines++;
-  assert_ok(manta_dataset_count(d, &rows, &err), &err);
-  assert_int_equal(rows, lines);
-  manta_free(got);
-  manta_dataset_close(d);
-}
 
 static void assert_explains(manta_dataset *d, const char *want)
 {
@@ -45,15 +16,6 @@ static void assert_explains(manta_dataset *d, const char *want)
   assert_ok(manta_dataset_explain(d, &got, &err), &err);
   assert_string_equal(got, want);
   manta_free(got);
-}
-
-static manta_dataset *open_text(const char *name, const char *text)
-{
-  const char *path = file_text(dir, name, text);
-  manta_error err = MANTA_ERROR_INIT;
-  manta_dataset *d;
-  assert_ok(manta_dataset_open(&d, &path, 1, NULL, &err), &err);
-  return d;
 }
 
 static manta_dataset *people(void)
@@ -68,14 +30,14 @@ static void columns_are_chosen_and_renamed(void **state)
   const char *two[] = {"score", "name"}, *one[] = {"age"}, *to[] = {"years"};
   manta_dataset *d = people();
   STEP(d, manta_dataset_select(&step_out, d, two, 2, &step_err));
-  assert_is(d, "score:f64|name:string\n1.5|'Ada'\n2|'Bob'\n3|'Eve'\n4.25|'Grace'");
+  assert_was(d, "score:f64|name:string\n1.5|'Ada'\n2|'Bob'\n3|'Eve'\n4.25|'Grace'");
   d = people();
   STEP(d, manta_dataset_drop(&step_out, d, two, 2, &step_err));
-  assert_is(d, "age:i64\n36\nnull\n29\n85");
+  assert_was(d, "age:i64\n36\nnull\n29\n85");
   d = people();
   STEP(d, manta_dataset_rename(&step_out, d, one, to, 1, &step_err));
   STEP(d, manta_dataset_select(&step_out, d, to, 1, &step_err));
-  assert_is(d, "years:i64\n36\nnull\n29\n85");
+  assert_was(d, "years:i64\n36\nnull\n29\n85");
 }
 
 static void columns_are_computed(void **state)
@@ -84,8 +46,8 @@ static void columns_are_computed(void **state)
   d = with_column(d, "next", "[\"+\", [\"col\", \"age\"], 1]");
   d = with_column(d, "name", "[\"length\", [\"col\", \"name\"]]"); // in the place of the old one
   d = with_column(d, "one", "[\"lit\", 1]");
-  assert_is(d, "name:i64|age:i64|score:f64|next:i64|one:i64\n3|36|1.5|37|1\n3|null|2|null|1\n"
-               "3|29|3|30|1\n5|85|4.25|86|1");
+  assert_was(d, "name:i64|age:i64|score:f64|next:i64|one:i64\n3|36|1.5|37|1\n3|null|2|null|1\n"
+                "3|29|3|30|1\n5|85|4.25|86|1");
 }
 
 static void unknown_columns_are_named(void **state)
@@ -123,7 +85,7 @@ static void filters_meet_wherever_they_are_taken(void **state)
   d = with_filter(d, "[\"<\", [\"col\", \"half\"], 42]"); // stays above the column
   d = with_filter(d, "[\"!=\", [\"col\", \"name\"], \"Ada\"]");
   STEP(d, manta_dataset_select(&step_out, d, name, 1, &step_err));
-  assert_is(d, "name:string\n'Eve'");
+  assert_was(d, "name:string\n'Eve'");
 }
 
 static void plans_say_what_the_files_are_asked_for(void **state)
@@ -168,7 +130,7 @@ static void columns_that_nobody_wants_are_not_parsed(void **state)
   c.types = &types;
   assert_ok(manta_dataset_open(&all, &path, 1, &c, &err), &err);
   assert_ok(manta_dataset_select(&d, all, a, 1, &err), &err);
-  assert_is(d, "a:i64\n1\n3");
+  assert_was(d, "a:i64\n1\n3");
   assert_ok(manta_dataset_select(&d, all, b, 1, &err), &err);
   assert_status(read_blocks(d, &text, &err), MANTA_EINVAL);
   assert_has(err.message, "four");
@@ -191,7 +153,7 @@ static void limits_are_places_in_the_files(void **state)
     for (int64_t i = 0; i < limit && 3 * i < 410; i++)
       if (i != 1)
         at += (size_t)snprintf(want + at, 16, "\n%d", (int)(3 * i));
-    assert_is(d, want);
+    assert_was(d, want);
   }
   free(want);
 }
@@ -241,7 +203,7 @@ static void unions_follow_each_other(void **state)
                      "  filter a > 0\n"
                      "  csv: 1 file, 1 block, 8 bytes; 2 of 2 columns; filter (a > 0) and (a != "
                      "1)\n");
-  assert_is(u, "a:i64|b:string\n2|'y'\n3|'z'");
+  assert_was(u, "a:i64|b:string\n2|'y'\n3|'z'");
   STEP(d[1], manta_dataset_shuffle(&step_out, d[1], 1, 0, &step_err));
   assert_status(manta_dataset_union(&no, d, 2, &err), MANTA_EUNSUPPORTED);
   assert_has(err.message, "make the union first");

@@ -143,6 +143,37 @@ static inline manta_status read_path(const char *path, const manta_data_config *
   return read_paths(&path, 1, cfg, out, err);
 }
 
+/* A value, such as an expression, written as JSON. The caller finishes it. */
+static inline manta_value tree_of(const char *json)
+{
+  manta_value v = {0};
+  manta_error err = MANTA_ERROR_INIT;
+  assert_ok(manta_value_from_json(&v, json, strlen(json), &err), &err);
+  return v;
+}
+
+/* The data set reads as this, and counts as many rows. */
+static inline void assert_is(manta_dataset *d, const char *want)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  int64_t rows = 0, lines = 0;
+  assert_ok(read_blocks(d, &got, &err), &err);
+  assert_string_equal(got, want);
+  for (const char *p = got; (p = strchr(p, '\n')); p++)
+    lines++;
+  assert_ok(manta_dataset_count(d, &rows, &err), &err);
+  assert_int_equal(rows, lines);
+  manta_free(got);
+}
+
+/* The same, and it is closed. */
+static inline void assert_was(manta_dataset *d, const char *want)
+{
+  assert_is(d, want);
+  manta_dataset_close(d);
+}
+
 /* It reads as this. */
 static inline void assert_reads(const char *path, const manta_data_config *cfg, const char *want)
 {

@@ -5,21 +5,7 @@
 #include "data/source/input.h"
 
 #include "cells.h"
-#include "files.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
+#include "folder.h"
 
 // --- listings -----------------------------------------------------------------------------------
 
