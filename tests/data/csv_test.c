@@ -333,6 +333,75 @@ static void cuts_never_fall_into_a_row(void **state)
   manta_value_fini(&types);
 }
 
+// Cuts of which only the surroundings are looked at: the parts are the rows of the whole.
+static void assert_cuts(const char *path, size_t block_bytes, int least)
+{
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d;
+  char *whole, *parts;
+  c.block_bytes = (size_t)1 << 40;
+  assert_ok(read_path(path, &c, &whole, &err), &err);
+  c.block_bytes = block_bytes;
+  assert_ok(manta_dataset_open(&d, &path, 1, &c, &err), &err);
+  assert_in_range(manta_dataset_blocks(d), least, 2 * least);
+  assert_ok(read_blocks(d, &parts, &err), &err);
+  assert_string_equal(whole, parts);
+  manta_free(whole);
+  manta_free(parts);
+  manta_dataset_close(d);
+}
+
+static void large_files_are_cut_by_what_lies_around(void **state)
+{
+  enum { BYTES = 3 << 20, BLOCK = 300000 };
+  static const char *const rows[] = {
+      "1,2\n",                       // nothing quotes
+      "\"\",\"\"\n",                 // each quote could open or close
+      "x,\"a\nb\nc\"\r\n",           // lines that are no rows
+      "x,\"a\n1,2\n3,4\n\"\n",       // lines that look like rows
+      "\",\"\"\",\",\n1,\n\"\"\"\n", // quotes beside separators
+  };
+  uint64_t seed = 81;
+  char *text = malloc(BYTES + 256);
+  for (size_t k = 0; k <= sizeof rows / sizeof *rows; k++) {
+    size_t n = (size_t)snprintf(text, 16, "a,b\n");
+    if (k == sizeof rows / sizeof *rows)
+      n = random_file(text, BYTES, &seed);
+    while (n < BYTES - 100)
+      n += (size_t)snprintf(text + n, 64, "%s", rows[k % (sizeof rows / sizeof *rows)]);
+    assert_cuts(file_write(dir, "large.csv", text, n), BLOCK, BYTES / BLOCK - 2);
+  }
+  size_t n = (size_t)snprintf(text, 16, "a\n"); // one column: any line has its form
+  while (n < BYTES - 100)
+    n += (size_t)snprintf(text + n, 64, "%s", n % 200000 < 100000 ? "\"x\ny\"\n" : "z\n");
+  assert_cuts(file_write(dir, "large.csv", text, n), BLOCK, BYTES / BLOCK - 2);
+  free(text);
+}
+
+// A field that holds many lines of the form of rows: where it is cut, the block in front tells.
+static void a_cut_inside_of_quotes_is_told(void **state)
+{
+  enum { BYTES = 1 << 20 };
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  char *text = malloc(BYTES + 256);
+  size_t n = (size_t)snprintf(text, 64, "a,b\n1,x\n2,\"\n");
+  while (n < BYTES - 100)
+    n += (size_t)snprintf(text + n, 64, "5,6\n");
+  n += (size_t)snprintf(text + n, 64, "\"\n3,y\n");
+  const char *path = file_write(dir, "inner.csv", text, n);
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  assert_ok(read_path(path, &c, &got, &err), &err); // in one block
+  manta_free(got);
+  c.block_bytes = 300000;
+  assert_refuses(path, &c, MANTA_EINVAL,
+                 "inner.csv:3: a quote (\") in this row or behind it is not "
+                 "closed at byte 300000, where a block ends");
+  assert_refuses(path, &c, MANTA_EINVAL, "block_bytes must be more than the file has");
+  free(text);
+}
+
 // Empty lines and a header that are longer than a block: the blocks they fill have no rows.
 static void a_head_may_fill_blocks(void **state)
 {
@@ -354,44 +423,6 @@ static void a_head_may_fill_blocks(void **state)
     manta_dataset_close(d);
   }
   manta_free(whole);
-}
-
-// Rows that a block is counted to have are those that it gives, whether or not they can be read.
-static void counts_are_those_of_the_reader(void **state)
-{
-  enum { BYTES = 20000 };
-  uint64_t seed = 71;
-  char *text = malloc(BYTES + 100);
-  for (int round = 0; round < 40; round++) {
-    manta_data_config c = MANTA_DATA_CONFIG_INIT;
-    manta_error err = MANTA_ERROR_INIT;
-    struct manta__file f = {.compression = MANTA__PLAIN, .config = &c};
-    struct manta__blocks blocks = {0};
-    size_t n = random_file(text, 200 + cells_random(&seed) % BYTES, &seed);
-    assert_ok(manta__source_open(&f.source, file_write(dir, "x.csv", text, n), &err), &err);
-    c.block_bytes = round % 4 ? 10 + cells_random(&seed) % 3000 : (size_t)-1 >> 1;
-    c.row_bytes = 1 << 20;
-    assert_ok(manta__csv_cut(&f, 0, &blocks, &err), &err);
-    int64_t end = 0;
-    for (int64_t b = 0; b < blocks.count; b++) {
-      struct manta__csv_rows rows;
-      int64_t counted, read = 0;
-      assert_int_equal(blocks.block[b].from, end);
-      end = blocks.block[b].to;
-      assert_ok(manta__csv_count(&f, &blocks.block[b], &counted, &err), &err);
-      assert_ok(manta__csv_rows_open(&rows, &f, blocks.block[b].from + (b == 0 ? 4 : 0), end, 2,
-                                     NULL, &err),
-                &err);
-      while (manta__csv_rows_next(&rows, &err) == 1)
-        read += (int64_t)rows.records;
-      assert_int_equal(counted, read);
-      manta__csv_rows_close(&rows);
-    }
-    assert_int_equal(end, n);
-    manta__blocks_fini(&blocks);
-    manta__source_close(f.source);
-  }
-  free(text);
 }
 
 // --- numbers ------------------------------------------------------------------------------------
@@ -646,8 +677,9 @@ int main(void)
       cmocka_unit_test(files_that_shrink_or_differ_are_told),
       cmocka_unit_test(a_file_that_is_cut_while_it_is_read_ends_in_an_error),
       cmocka_unit_test(cuts_never_fall_into_a_row),
+      cmocka_unit_test(large_files_are_cut_by_what_lies_around),
+      cmocka_unit_test(a_cut_inside_of_quotes_is_told),
       cmocka_unit_test(a_head_may_fill_blocks),
-      cmocka_unit_test(counts_are_those_of_the_reader),
       cmocka_unit_test(every_number_is_that_of_strtod),
       cmocka_unit_test(only_what_is_wanted_is_read),
       cmocka_unit_test(batches_know_their_source_rows),

@@ -12,9 +12,9 @@
  * (1) Rows end in LF or CRLF outside of quotes; the last may end with the file. Lines without any
  *     character are no rows.
  * (2) A quote is either at both ends of a field, or doubled inside of one. Anything else is an
- *     error. So the number of quotes in front of a byte says whether it lies inside of quotes, and
- *     that is how files are cut (cut.c): by counting, from the beginning of the file on. No guess
- *     is made, and a newline inside of quotes is never taken for the end of a row.
+ *     error. So what lies beside a quote says whether it opens or closes, and that is how files
+ *     are cut in the middle (cut.c): a newline inside of quotes is not taken for the end of a row.
+ *     With skip_errors, a row with another quote ends with its line.
  * (3) Every row has as many fields as the header, or as the first row where there is none.
  *
  * What is a value:
@@ -46,6 +46,7 @@ struct manta__csv_rows {
   const struct manta__csv_isa *isa;
   int width;       /* fields of a row; 0: those of the first row */
   bool first_only; /* what follows the first row does not matter */
+  int64_t cut;     /* the file goes on where the rows end, which is there; 0: it ends as well */
   size_t piece_bytes;
   uint32_t *block, *pos; /* pos[-1] is the byte in front of the piece */
   size_t pos_cap;
@@ -103,9 +104,6 @@ manta_status manta__csv_look(const struct manta__file *f, struct manta__schema *
 
 manta_status manta__csv_cut(const struct manta__file *f, int32_t number, struct manta__blocks *out,
                             manta_error *err);
-/* Records of a block, without reading their fields. */
-manta_status manta__csv_count(const struct manta__file *f, const struct manta__block *block,
-                              int64_t *out, manta_error *err);
 
 /* --- field.c: one field --- */
 

@@ -111,6 +111,13 @@ static manta_status check_beginning(const struct manta__file *f, const uint8_t *
   return what ? manta_error_set(err, MANTA_EINVAL, "%s: %s", f->source->name, what) : MANTA_OK;
 }
 
+// Of a file that lies elsewhere no more than this is fetched ahead.
+static void expect(const struct manta__file *f, int64_t from, int64_t bytes)
+{
+  int64_t size = f->source->size;
+  manta__source_expect(f->source, from, size - from < bytes ? size : from + bytes);
+}
+
 // Bytes of a byte order mark.
 static manta_status skip_mark(const struct manta__file *f, int64_t *out, manta_error *err)
 {
@@ -118,6 +125,7 @@ static manta_status skip_mark(const struct manta__file *f, int64_t *out, manta_e
   uint8_t p[4];
   size_t n;
   MANTA_TRY(manta__input_open(&in, f->source, 0, f->source->size, f->compression, err));
+  expect(f, 0, MANTA__CSV_WINDOW);
   manta_status st = manta__input_read(&in, p, sizeof p, &n, err);
   manta__input_close(&in);
   if (st == MANTA_OK)
@@ -126,12 +134,14 @@ static manta_status skip_mark(const struct manta__file *f, int64_t *out, manta_e
   return st;
 }
 
-// Rows from byte `skip` of the decoded file on.
+// Rows from byte `skip` of the decoded file on, of which some `bytes` are wanted.
 static manta_status open_at(struct manta__csv_rows *rows, const struct manta__file *f, int64_t skip,
-                            int width, manta_error *err)
+                            int64_t bytes, int width, manta_error *err)
 {
   bool packed = f->compression != MANTA__PLAIN;
-  MANTA_TRY(manta__csv_rows_open(rows, f, packed ? 0 : skip, f->source->size, width, NULL, err));
+  int64_t from = packed ? 0 : skip;
+  MANTA_TRY(manta__csv_rows_open(rows, f, from, f->source->size, width, NULL, err));
+  expect(f, from, bytes);
   return packed ? manta__csv_rows_skip(rows, skip, err) : MANTA_OK;
 }
 
@@ -141,7 +151,7 @@ manta_status manta__csv_head_read(struct manta__csv_head *out, const struct mant
   struct manta__csv_head h = {0};
   struct manta__csv_rows rows = {0};
   MANTA_TRY(skip_mark(f, &h.skip, err));
-  manta_status st = open_at(&rows, f, h.skip, 0, err);
+  manta_status st = open_at(&rows, f, h.skip, MANTA__CSV_WINDOW, 0, err);
   if (st == MANTA_OK)
     st = manta__csv_rows_first(&rows, err);
   if (st == 1)
@@ -216,7 +226,7 @@ static manta_status guess_types(struct csv_guess *g, const struct manta__file *f
   lenient.skip_errors = true;
   sample.config = &lenient;
   manta__tally_init(&tally);
-  manta_status st = open_at(&rows, &sample, head->skip, head->count, err);
+  manta_status st = open_at(&rows, &sample, head->skip, SAMPLE_BYTES, head->count, err);
   rows.tally = &tally;
   while (st >= 0 && bytes < SAMPLE_BYTES && (st = manta__csv_rows_next(&rows, err)) == 1) {
     guess_piece(g, &rows);

@@ -53,6 +53,7 @@ manta_status manta__csv_rows_open(struct manta__csv_rows *r, const struct manta_
 {
   *r = (struct manta__csv_rows){.file = file, .tally = tally, .from = from, .width = width};
   r->marks = manta__csv_marks_of(file);
+  r->cut = file->compression == MANTA__PLAIN && to < file->source->size ? to : 0;
   r->isa = manta__csv_isa();
   r->piece_bytes = MANTA__CSV_PIECE;
   size_t limit = file->config->row_bytes;
@@ -123,6 +124,13 @@ static manta_status tell_unclosed(const struct manta__csv_rows *r, manta_error *
 {
   char place[512];
   manta__csv_place(r, 0, place, sizeof place);
+  if (r->cut)
+    return manta_error_set(err, MANTA_EINVAL,
+                           "%sa quote (%c) in this row or behind it is not closed at byte %" PRId64
+                           ", where a block ends\nhint: close it; if the file does not quote, read "
+                           "it with quotes turned off; if it is a field of many lines, block_bytes "
+                           "must be more than the file has",
+                           place, r->marks.quote, r->cut);
   return manta_error_set(err, MANTA_EINVAL,
                          "%sa quote (%c) in this row or behind it is never closed\nhint: if the "
                          "file does not quote, read it with quotes turned off",
