@@ -213,7 +213,10 @@ static void rows_that_cannot_be_read_are_skipped_and_counted(void **state)
       {"a,b,s\n1,2,x\n3\n4,5,y\n6,7,z,w\n8,9,v\n", "\n1|2|'x'\n4|5|'y'\n8|9|'v'", 2},
       {"a,b,s\n1,x,x\n3,4,y\nz,z,z\n5,6,\xff\n7,8,w\n", "\n3|4|'y'\n7|8|'w'", 3},
       {"a,b,s\n1,2,5\" by 6\" pipe\n3,4,\"y\"\n5,6,z\n", "\n3|4|'y'\n5|6|'z'", 1},
-      {"a,b,s\n1,2,x\n3,4,\"unclosed\n5,6,z\n", "\n1|2|'x'", 1},
+      {"a,b,s\n1,2,x\n3,4,\"unclosed\n5,6,z\n", "\n1|2|'x'\n5|6|'z'", 1},
+      {"a,b,s\n1,2,5\" pipe\n3,4,y\n5,6,z", "\n3|4|'y'\n5|6|'z'", 1},
+      {"a,b,s\n1,2,\"un\n3,4,y\n5,6,\"z\"\n7,8,v\n", "\n7|8|'v'", 1}, // up to the odd quote
+      {"a,b,s\n1,2,\"5\" pipe\"\n3,4,\"a\nb\"\n5,\"6\",7\"\n8,9,v\n", "\n3|4|'a\nb'\n8|9|'v'", 2},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *path = file_text(dir, "x.csv", cases[i].text);
@@ -591,7 +594,21 @@ static void long_rows_and_many_columns_are_read(void **state)
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
   c.row_bytes = 500000;
   assert_status(read_path(path, &c, &got, &err), MANTA_ETOOBIG);
-  assert_has(err.message, "long.csv: a row has more than 500000 bytes");
+  assert_has(err.message, "long.csv:2: a row of more than 500000 bytes\nhint: do its lines end");
+  assert_has(err.message, "row_bytes sets another limit");
+  c.skip_errors = true; // what is left of the row is no other row, even if it looks like one
+  memcpy(text + at - strlen("x\n2,y\n"), ",", 1);
+  manta_dataset *d;
+  manta_data_stats s;
+  path = file_write(dir, "long.csv", text, at);
+  assert_ok(manta_dataset_open(&d, &path, 1, &c, &err), &err);
+  assert_ok(read_blocks(d, &got, &err), &err);
+  assert_string_equal(got, "a:i64|b:string\n2|'y'");
+  manta_dataset_stats(d, &s);
+  assert_int_equal(s.skipped, 1);
+  assert_int_equal(s.bytes, at - 4);
+  manta_free(got);
+  manta_dataset_close(d);
   free(text);
 }
 

@@ -137,6 +137,16 @@ static manta_status tell_unclosed(const struct manta__csv_rows *r, manta_error *
                          place, r->marks.quote);
 }
 
+static manta_status tell_long(const struct manta__csv_rows *r, bool inside, manta_error *err)
+{
+  char place[512];
+  manta__csv_place(r, 0, place, sizeof place);
+  return manta_error_set(
+      err, MANTA_ETOOBIG, "%sa row of more than %zu bytes\nhint: %s; row_bytes sets another limit",
+      place, r->window.limit,
+      inside ? "a quote in it is not closed" : "do its lines end in LF or CRLF?");
+}
+
 static manta_status tell_ragged(const struct manta__csv_rows *r, size_t at, size_t fields,
                                 manta_error *err)
 {
@@ -175,19 +185,19 @@ struct csv_line {
 };
 
 static manta_status tell_wrong(const struct manta__csv_rows *r, const struct csv_line *l,
-                               manta_error *err)
+                               bool stray, manta_error *err)
 {
-  return l->fields == (size_t)r->width ? tell_stray(r, l->begin, l->end, err)
-                                       : tell_ragged(r, l->begin, l->fields, err);
+  return stray ? tell_stray(r, l->begin, l->end, err) : tell_ragged(r, l->begin, l->fields, err);
 }
 
-static manta_status leave_out(struct manta__csv_rows *r, const struct csv_line *l, manta_error *err)
+static manta_status leave_out(struct manta__csv_rows *r, const struct csv_line *l, bool stray,
+                              manta_error *err)
 {
   manta_error why = MANTA_ERROR_INIT;
   if (!skips(r))
-    return tell_wrong(r, l, err);
+    return tell_wrong(r, l, stray, err);
   if (!manta__tally_skips(r->tally)) // its line is worth a look at all of the file only once
-    tell_wrong(r, l, &why);
+    tell_wrong(r, l, stray, &why);
   manta__tally_skip(r->tally, 1, why.message);
   return MANTA_OK;
 }
@@ -196,6 +206,13 @@ static bool is_empty(const struct manta__csv_rows *r, const struct csv_line *l)
 {
   size_t n = l->end - l->begin;
   return n == 0 || (n == 1 && r->text[l->begin] == '\r');
+}
+
+// Behind the newline at `at` or behind it; `to` if there is none.
+static size_t end_of_line(const struct manta__csv_rows *r, size_t at, size_t to)
+{
+  const uint8_t *p = at < to ? memchr(r->text + at, '\n', to - at) : NULL;
+  return p ? (size_t)(p - r->text) + 1 : to;
 }
 
 // Row after row: empty lines are none, and others may have too few fields or too many, or quotes
@@ -212,12 +229,17 @@ static manta_status find_rows(struct manta__csv_rows *r, size_t positions, bool 
       continue;
     if (r->width == 0)
       r->width = (int)l.fields;
-    if (l.fields == (size_t)r->width && !(stray && find_stray(r, l.begin, l.end) < l.end)) {
+    size_t at = stray ? find_stray(r, l.begin, l.end) : l.end;
+    if (l.fields == (size_t)r->width && at == l.end) {
       r->first[r->rows] = (uint32_t)i;
       r->record[r->rows++] = (uint32_t)r->records;
     } else
-      MANTA_TRY(leave_out(r, &l, err));
+      MANTA_TRY(leave_out(r, &l, at < l.end, err));
     r->records++;
+    if (at < l.end && !r->first_only) { // what quotes behind it mean is found out anew
+      r->used = end_of_line(r, at, l.end + 1);
+      break;
+    }
   }
   return MANTA_OK;
 }
@@ -254,18 +276,54 @@ static manta_status scan_piece(struct manta__csv_rows *r, size_t n, struct manta
   return s->stray && !r->first_only && !skips(r) ? tell_stray(r, 0, n, err) : MANTA_OK;
 }
 
-// The rest of the block is one row, and not whole.
-static manta_status end_unclosed(struct manta__csv_rows *r, manta_error *err)
+static manta_status tell_broken(const struct manta__csv_rows *r, size_t n,
+                                const struct manta__csv_scan *s, manta_error *err)
+{
+  if (s->stray && find_stray(r, 0, n) < n)
+    return tell_stray(r, 0, n, err);
+  return r->window.last ? tell_unclosed(r, err) : tell_long(r, s->inside, err);
+}
+
+// Passes over a line that is longer than the window.
+static manta_status pass_line(struct manta__csv_rows *r, manta_error *err)
+{
+  struct manta__window *w = &r->window;
+  for (;;) {
+    const uint8_t *begin = w->base + w->at, *p = memchr(begin, '\n', w->end - w->at);
+    size_t n = p ? (size_t)(p - begin) + 1 : w->end - w->at;
+    w->at += n;
+    atomic_fetch_add_explicit(&r->tally->bytes, (int64_t)n, memory_order_relaxed);
+    if (p || w->last)
+      return MANTA_OK;
+    MANTA_TRY(manta__window_more(w, err));
+  }
+}
+
+// The n bytes that are left of the block, or that may be in memory, are no whole row. The line in
+// which a quote is wrong is left out.
+static manta_status leave_line(struct manta__csv_rows *r, size_t n, const struct manta__csv_scan *s,
+                               manta_error *err)
 {
   manta_error why = MANTA_ERROR_INIT;
   if (!skips(r))
-    return tell_unclosed(r, err);
+    return tell_broken(r, n, s, err);
   if (!manta__tally_skips(r->tally))
-    tell_unclosed(r, &why);
+    tell_broken(r, n, s, &why);
   manta__tally_skip(r->tally, 1, why.message);
-  r->used = r->window.end - r->window.at;
+  size_t at = s->stray ? find_stray(r, 0, n) : n, end = end_of_line(r, at < n ? at : 0, n);
   r->records = 1;
+  if (r->text[end - 1] == '\n')
+    r->used = end;
+  else
+    MANTA_TRY(pass_line(r, err));
   return (manta_status)1;
+}
+
+// Where a quote is wrong there is no need to look for the one that closes it.
+static bool ends_in_piece(const struct manta__csv_rows *r, size_t n,
+                          const struct manta__csv_scan *s)
+{
+  return s->stray && skips(r) && end_of_line(r, find_stray(r, 0, n), n) < n;
 }
 
 static manta_status find_piece(struct manta__csv_rows *r, struct manta__csv_scan *s,
@@ -280,10 +338,12 @@ static manta_status find_piece(struct manta__csv_rows *r, struct manta__csv_scan
       MANTA_TRY(scan_piece(r, n, s, err));
     if (s->rows)
       return (manta_status)1;
+    if (n && (ends_in_piece(r, n, s) || (n == there && (w->last || there >= w->limit))))
+      return leave_line(r, n, s, err);
     if (n < there)
       piece *= 2;
     else if (w->last)
-      return n == 0 ? 0 : end_unclosed(r, err);
+      return 0;
     else
       MANTA_TRY(manta__window_more(w, err));
   }

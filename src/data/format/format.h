@@ -13,7 +13,8 @@
  * (3) A batch has about batch_bytes of columns and at most batch_rows rows. At the end of a block a
  *     batch may have no rows: it stands for the last source rows, which were filtered out or
  *     skipped.
- * (4) Only the columns that are asked for, and those of the filter, are parsed.
+ * (4) Only the columns that are asked for, and those of the filter, are parsed. A data set with
+ *     skip_errors asks for all that it has: which rows it has must not depend on who asks.
  * (5) A row that cannot be read is an error that names file, place and remedy, and ends the reader;
  *     with skip_errors it is counted and left out. Which error it is does not depend on the size of
  *     batches.

@@ -57,7 +57,7 @@ static manta_status narrow_columns(struct file_scan *s, const struct manta__file
   if (!s->columns || !s->places)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for %d columns", all);
   for (int i = 0; i < all; i++)
-    if (s->scan.columns[i]) {
+    if (s->scan.columns[i] || f->config.skip_errors) {
       s->columns[s->count] = f->columns[i];
       s->places[s->count++] = i;
     }
