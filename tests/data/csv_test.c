@@ -109,8 +109,8 @@ static void given_types_are_taken(void **state)
   types = tree_of("{\"bb\":\"f32\"}");
   manta_error err = MANTA_ERROR_INIT;
   char *got;
-  assert_status(read_path(path, &c, &got, &err), MANTA_ENOENT);
-  assert_has(err.message, "nearest names are \"b\"");
+  assert_status(read_path(path, &c, &got, &err), MANTA_EINVAL);
+  assert_has(err.message, "types: there is no column \"bb\"\nhint: the nearest names are \"b\"");
   manta_value_fini(&types);
   types = tree_of("{\"b\":\"f33\"}");
   assert_status(read_path(path, &c, &got, &err), MANTA_EINVAL);
@@ -153,11 +153,53 @@ static void wrong_files_are_named_with_line_and_remedy(void **state)
        "is UTF-16", false},
       {"a\xff,b\n1,2\n", ":1: the name of column 1", false},
       {"PAR1...", "is Parquet", false},
+      {"a,b\r1,2\r3,4\r", ":1: a CR in the middle of a field: do its lines end in CR alone?",
+       false},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *path = file_text(dir, "x.csv", cases[i].text);
     assert_refuses(path, cases[i].typed ? &typed : NULL, MANTA_EINVAL, cases[i].says);
   }
+  manta_value_fini(&types);
+  static const char wide[] = "a\0,\0b\0\n\0", high[] = "\0a\0,\0b\0\n";
+  assert_refuses(file_write(dir, "x.csv", wide, sizeof wide - 1), NULL, MANTA_EINVAL,
+                 "looks like UTF-16\nhint: convert it: iconv");
+  assert_refuses(file_write(dir, "x.csv", high, sizeof high - 1), NULL, MANTA_EINVAL,
+                 "looks like UTF-16");
+}
+
+static void empty_files_stand_beside_others(void **state)
+{
+  size_t n;
+  void *packed = deflate_bytes("", 0, 31, &n);
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  const char *paths[] = {file_text(dir, "0.csv", ""), file_write(dir, "1.csv.gz", packed, n),
+                         file_text(dir, "2.csv", "a\n1\n"), file_text(dir, "3.csv", "")};
+  assert_ok(read_paths(paths, 4, NULL, &got, &err), &err);
+  assert_string_equal(got, "a:i64\n1");
+  manta_free(got);
+  assert_status(read_paths(paths, 2, NULL, &got, &err), MANTA_EINVAL);
+  assert_has(err.message, "0.csv: is empty: it has no columns, and so are the other files");
+  free(packed);
+}
+
+// Whatever is asked for: a row that cannot be read is in no count, and in no column.
+static void a_skipped_row_is_no_row_of_any_column(void **state)
+{
+  manta_data_config c = MANTA_DATA_CONFIG_INIT;
+  manta_value types = tree_of("{\"a\":\"i64\"}");
+  const char *path = file_text(dir, "x.csv", "a,b\n1,x\nbad,y\n3,z\n"), *b[] = {"b"};
+  manta_error err = MANTA_ERROR_INIT;
+  manta_dataset *d;
+  c.types = &types;
+  c.skip_errors = true;
+  assert_ok(manta_dataset_open(&d, &path, 1, &c, &err), &err);
+  assert_is(d, "a:i64|b:string\n1|'x'\n3|'z'");
+  manta_dataset *one;
+  assert_ok(manta_dataset_select(&one, d, b, 1, &err), &err);
+  assert_was(one, "b:string\n'x'\n'z'");
+  manta_dataset_close(d);
   manta_value_fini(&types);
 }
 
@@ -256,7 +298,7 @@ static void files_that_shrink_or_differ_are_told(void **state)
                       "a:i64|b:i64\n1|2\n4|3\n6|5"); // by name; what only one has is passed over
   manta_free(got);
   const char *missing[] = {two[0], file_text(dir, "2.csv", "b,c\n3,4\n")};
-  assert_status(read_paths(missing, 2, NULL, &got, &err), MANTA_ENOENT);
+  assert_status(read_paths(missing, 2, NULL, &got, &err), MANTA_EINVAL);
   assert_has(err.message, "2.csv: has no column \"a\", which the first file has");
 }
 
@@ -688,6 +730,8 @@ int main(void)
       cmocka_unit_test(options_say_how),
       cmocka_unit_test(given_types_are_taken),
       cmocka_unit_test(wrong_files_are_named_with_line_and_remedy),
+      cmocka_unit_test(empty_files_stand_beside_others),
+      cmocka_unit_test(a_skipped_row_is_no_row_of_any_column),
       cmocka_unit_test(text_that_is_not_utf8_is_refused),
       cmocka_unit_test(a_wrong_type_in_row_a_million_is_found),
       cmocka_unit_test(rows_that_cannot_be_read_are_skipped_and_counted),

@@ -62,11 +62,18 @@ static void nothing_found_is_said(void **state)
   snprintf(path, sizeof path, "%s/empty", dir);
   assert_int_equal(mkdir(path, 0700), 0);
   assert_status(list(&l, "empty", &err), MANTA_ENOENT);
-  assert_has(err.message, "/empty: there is no file in it");
+  assert_has(err.message, "/empty: there is no file in it\nhint: names that begin with . or _");
   assert_status(list(&l, "no*match", &err), MANTA_ENOENT);
-  assert_has(err.message, "no*match: no file matches");
+  assert_has(err.message, "no*match: no file matches this pattern\nhint: * and ?");
   assert_status(list(&l, "missing.csv", &err), MANTA_ENOENT);
   assert_has(err.message, "missing.csv: No such file");
+  assert_null(strstr(err.message, "hint"));
+  file_text(dir, "missling.csv", "a\n");
+  assert_status(list(&l, "missing.csv", &err), MANTA_ENOENT);
+  assert_has(err.message,
+             "missing.csv: No such file or directory\nhint: there is \"missling.csv\"");
+  assert_status(list(&l, "nowhere/x.csv", &err), MANTA_ENOENT);
+  assert_has(err.message, "hint: its folder is not there either");
   const char *ftp[] = {"ftp://host/x"};
   assert_status(manta__listing_make(&l, ftp, 1, &err), MANTA_EUNSUPPORTED);
   assert_has(err.message, "ftp://");

@@ -297,7 +297,8 @@ static manta_status check_sums(struct array_reader *r, manta_error *err)
   for (int i = 0; i < r->set.count; i++) {
     const struct manta__npy *a = &r->set.array[i];
     if (r->set.checked[i] && a->checks && a->next == a->end && a->crc != r->set.crc[i])
-      return manta_error_set(err, MANTA_ECORRUPT, "%s: its checksum is wrong: the file is damaged",
+      return manta_error_set(err, MANTA_ECORRUPT,
+                             "%s: its checksum is wrong: the file is damaged\nhint: fetch it again",
                              a->name);
   }
   return MANTA_OK;

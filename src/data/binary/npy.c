@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 
 #define SCRATCH (256u << 10)
+#define WHOLE   "\nhint: is it a .npy file, and whole? Write or fetch it again"
 
 // --- opening ------------------------------------------------------------------------------------
 
@@ -17,7 +18,8 @@ static manta_status read_bytes(struct manta__npy *a, void *to, size_t n, manta_e
   size_t got;
   MANTA_TRY(manta__input_read(&a->input, to, n, &got, err));
   if (got < n)
-    return manta_error_set(err, MANTA_ECORRUPT, "%s: ends %zu bytes too early", a->name, n - got);
+    return manta_error_set(err, MANTA_ECORRUPT, "%s: ends %zu bytes too early" WHOLE, a->name,
+                           n - got);
   if (a->checks)
     a->crc = manta__crc32(a->crc, to, n);
   return MANTA_OK;
@@ -29,7 +31,8 @@ static manta_status read_header(struct manta__npy *a, manta_error *err)
   size_t got, n = 0;
   MANTA_TRY(manta__input_read(&a->input, start, sizeof start, &got, err));
   if (got < sizeof start)
-    return manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array", a->name);
+    return manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array" WHOLE,
+                           a->name);
   MANTA_TRY(manta__npy_length(start, &n, a->name, err));
   uint8_t *p = manta__malloc(n);
   if (!p)
@@ -37,7 +40,7 @@ static manta_status read_header(struct manta__npy *a, manta_error *err)
   memcpy(p, start, sizeof start);
   manta_status st = manta__input_read(&a->input, p + sizeof start, n - sizeof start, &got, err);
   if (st == MANTA_OK && got < n - sizeof start)
-    st = manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array", a->name);
+    st = manta_error_set(err, MANTA_ECORRUPT, "%s: ends in the header of the array" WHOLE, a->name);
   if (st == MANTA_OK)
     st = manta__npy_parse(&a->header, p, n, a->name, err);
   if (st == MANTA_OK)
@@ -65,7 +68,8 @@ manta_status manta__npy_open(struct manta__npy *a, struct manta__source *source,
   int64_t needs = a->header.bytes + a->header.rows * (int64_t)a->header.row;
   if (st == MANTA_OK && form == MANTA__PLAIN && needs > to - from)
     st = manta_error_set(err, MANTA_ECORRUPT,
-                         "%s: its %" PRId64 " rows need %" PRId64 " bytes, but it has %" PRId64,
+                         "%s: its %" PRId64 " rows need %" PRId64
+                         " bytes, but it has %" PRId64 WHOLE,
                          name, a->header.rows, needs, to - from);
   if (st < 0)
     manta__npy_close(a);

@@ -38,7 +38,9 @@ static uint64_t u64(const uint8_t *p)
 
 static manta_status broken(const struct manta__source *s, manta_error *err, const char *what)
 {
-  return manta_error_set(err, MANTA_ECORRUPT, "%s: is no whole zip file: %s", s->name, what);
+  return manta_error_set(err, MANTA_ECORRUPT,
+                         "%s: is no whole zip file: %s\nhint: write or fetch it again", s->name,
+                         what);
 }
 
 // --- where the directory is ---------------------------------------------------------------------

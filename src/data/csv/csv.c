@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "data/format/assembly.h"
+#include "data/number/number.h"
 
 #define EXPLAINED 40 /* characters of a field in a message */
 
@@ -54,9 +55,10 @@ static manta_status find_column(const struct csv_reader *r, const struct manta__
   for (out->field = 0; out->field < head->count; out->field++)
     if (!strcmp(head->names[out->field], name))
       return MANTA_OK;
-  return manta_error_set(err, MANTA_ENOENT,
+  return manta_error_set(err, MANTA_EINVAL,
                          "%s: has no column \"%s\", which the first file has\nhint: all files of a "
-                         "data set have the same columns, in any order",
+                         "data set have the same columns, in any order; a pattern, such as "
+                         "\"folder/*.csv\", names some of a folder",
                          file, name);
 }
 
@@ -226,22 +228,20 @@ static manta_status convert(struct csv_reader *r, struct csv_column *columns, in
 static manta_status tell_value(struct csv_reader *r, const struct csv_blame *b,
                                const uint32_t *first, manta_error *err)
 {
-  char place[512], type[MANTA__TYPE_TEXT_MAX], shown[EXPLAINED * 2 + 8];
+  char place[512], type[MANTA__TYPE_TEXT_MAX], shown[EXPLAINED + 1];
   const struct manta__schema_field *f = &r->reader.job.schema->field[b->column->number];
   aim(r, b->column, first);
   struct manta__csv_field v = manta__csv_field_at(&r->convert.fields, b->row, &r->rows.marks);
-  size_t n = v.n < EXPLAINED ? v.n : EXPLAINED, at = 0;
-  for (size_t i = 0; i < n; i++)
-    shown[at++] = v.p[i] >= ' ' && v.p[i] < 127 ? v.p[i] : '?';
-  snprintf(shown + at, sizeof shown - at, "%s", v.n > n ? "..." : "");
+  const char *more = manta__format_show(shown, sizeof shown, v.p, v.n) < v.n ? "..." : "";
   manta__csv_place(&r->rows, manta__csv_begin(&r->convert.fields, b->row), place, sizeof place);
   bool text = f->type.kind == MANTA_KIND_STRING;
   return manta_error_set(err, MANTA_EINVAL,
-                         "%scolumn %d (\"%.64s\"): \"%s\" is no %s\nhint: types = {\"%.64s\": "
-                         "\"%s\"} reads it, skip_errors (on_error=\"skip\") leaves out such rows",
-                         place, b->column->field + 1, f->name, shown,
+                         "%scolumn %d (\"%.64s\"): \"%s%s\" is no %s\nhint: types = {\"%.64s\": "
+                         "\"%s\"} reads it, %sskip_errors (on_error=\"skip\") leaves out such rows",
+                         place, b->column->field + 1, f->name, shown, more,
                          text ? "text in UTF-8" : manta__type_text(&f->type, type), f->name,
-                         text ? "bytes" : "string");
+                         manta__format_wider(&f->type, manta__number_f64(v.p, v.n, &(double){0})),
+                         text ? "iconv -t UTF-8 converts it, " : "");
 }
 
 // What is to be done with rows that hold no value: an error, or they are taken out of `rows`.

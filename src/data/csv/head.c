@@ -71,6 +71,19 @@ static manta_status add_name(struct manta__csv_head *h, const struct manta__file
   return MANTA_OK;
 }
 
+// Lines that end in CR alone are one line here.
+static manta_status check_carriage(const struct manta__file *f,
+                                   const struct manta__csv_field *field, manta_error *err)
+{
+  if (field->quoted || !memchr(field->p, '\r', field->n))
+    return MANTA_OK;
+  return manta_error_set(
+      err, MANTA_EINVAL,
+      "%s:1: a CR in the middle of a field: do its lines end in CR alone?\nhint: "
+      "convert it: tr '\\r' '\\n'",
+      f->source->name);
+}
+
 static manta_status name_columns(struct manta__csv_head *h, const struct manta__csv_rows *rows,
                                  const struct manta__file *f, manta_error *err)
 {
@@ -89,8 +102,10 @@ static manta_status name_columns(struct manta__csv_head *h, const struct manta__
     struct manta__csv_field name = {given, strlen(given), false};
     fields.column = (uint32_t)i;
     fields.last = i + 1 == rows->width;
+    struct manta__csv_field first = manta__csv_field_at(&fields, 0, &rows->marks);
+    MANTA_TRY(check_carriage(f, &first, err));
     if (!c->no_header)
-      name = manta__csv_field_at(&fields, 0, &rows->marks);
+      name = first;
     MANTA_TRY(add_name(h, f, &name, rows->marks.quote, err));
   }
   return MANTA_OK;
@@ -106,6 +121,8 @@ static manta_status check_beginning(const struct manta__file *f, const uint8_t *
     what = "is zstd\nhint: name it .zst, or set compression";
   else if (n >= 2 && ((p[0] == 0xff && p[1] == 0xfe) || (p[0] == 0xfe && p[1] == 0xff)))
     what = "is UTF-16\nhint: convert it: iconv -f UTF-16 -t UTF-8";
+  else if (n >= 4 && (!p[0] != !p[1]) && !p[0] == !p[2] && !p[1] == !p[3])
+    what = "looks like UTF-16\nhint: convert it: iconv -f UTF-16LE -t UTF-8, or -f UTF-16BE";
   else if (n >= 4 && !memcmp(p, "PAR1", 4))
     what = "is Parquet\nhint: manta.data.read_parquet reads it in Python";
   return what ? manta_error_set(err, MANTA_EINVAL, "%s: %s", f->source->name, what) : MANTA_OK;
@@ -216,7 +233,7 @@ static void guess_piece(struct csv_guess *g, const struct manta__csv_rows *rows)
 
 // Rows that cannot be read say nothing about types: the reader will tell.
 static manta_status guess_types(struct csv_guess *g, const struct manta__file *f,
-                                const struct manta__csv_head *head, manta_error *err)
+                                const struct manta__csv_head *head, size_t *seen, manta_error *err)
 {
   struct manta__csv_rows rows = {0};
   struct manta__tally tally;
@@ -230,6 +247,7 @@ static manta_status guess_types(struct csv_guess *g, const struct manta__file *f
   rows.tally = &tally;
   while (st >= 0 && bytes < SAMPLE_BYTES && (st = manta__csv_rows_next(&rows, err)) == 1) {
     guess_piece(g, &rows);
+    *seen += rows.rows;
     bytes += (int64_t)rows.used;
   }
   manta__csv_rows_close(&rows);
@@ -265,15 +283,15 @@ manta_status manta__csv_look(const struct manta__file *f, struct manta__schema *
   MANTA_TRY(manta__csv_head_read(&head, f, err));
   struct csv_guess *g = manta__calloc((size_t)head.count + 1, sizeof *g);
   manta_status st = MANTA_OK;
+  size_t rows = 0;
   if (!g)
     st = manta_error_set(err, MANTA_ENOMEM, "%s: no memory for its columns", f->source->name);
-  else if (head.count == 0)
-    st = manta_error_set(err, MANTA_EINVAL, "%s: is empty: it has no columns", f->source->name);
   for (int i = 0; i < head.count && g; i++)
     g[i] = (struct csv_guess){true, true, true, true, false};
-  if (st == MANTA_OK)
-    st = guess_types(g, f, &head, err);
-  if (st == MANTA_OK)
+  *out = NULL;
+  if (st == MANTA_OK && head.count)
+    st = guess_types(g, f, &head, &rows, err);
+  if (st == MANTA_OK && head.count && (rows || !f->passes_empty))
     st = make_schema(f, &head, g, out, err);
   manta__free(g);
   manta__csv_head_fini(&head);

@@ -120,10 +120,10 @@ manta_status manta__format_types(const manta_data_config *c, struct manta__schem
   for (uint32_t i = 0; i < c->types->count && st == MANTA_OK; i++) {
     const manta_pair *p = &c->types->u.pairs[i];
     int at;
-    st = manta__schema_need(s, p->key, &at, err);
-    if (st == MANTA_OK &&
-        manta__type_parse(&fields[at].type, manta_value_as_string(&p->value, "(no text)"), &why) <
-            0)
+    if (manta__schema_need(s, p->key, &at, &why) < 0)
+      st = manta_error_set(err, MANTA_EINVAL, "types: %s", why.message);
+    else if (manta__type_parse(&fields[at].type, manta_value_as_string(&p->value, "(no text)"),
+                               &why) < 0)
       st = manta_error_set(err, why.status, "column \"%.64s\": %s", p->key, why.message);
   }
   manta__schema_unref(s);
@@ -175,4 +175,20 @@ void manta__tally_skip(struct manta__tally *t, int64_t n, const char *why)
     snprintf(t->first_skip, sizeof t->first_skip, "%s", why);
   pthread_mutex_unlock(&t->lock);
   atomic_fetch_add_explicit(&t->skipped, n, memory_order_relaxed);
+}
+
+size_t manta__format_show(char *to, size_t size, const char *p, size_t n)
+{
+  size_t shown = n < size - 1 ? n : size - 1;
+  for (size_t i = 0; i < shown; i++)
+    to[i] = p[i] >= ' ' && p[i] < 127 ? p[i] : '?';
+  to[shown] = 0;
+  return shown;
+}
+
+const char *manta__format_wider(const struct manta__type *type, bool is_number)
+{
+  if (type->kind == MANTA_KIND_STRING)
+    return "bytes";
+  return is_number && type->kind == MANTA_KIND_NUMBER ? "f64" : "string";
 }

@@ -53,6 +53,7 @@ struct manta__file {
   struct manta__source *source; /* borrowed */
   enum manta__compression compression;
   const manta_data_config *config; /* complete: no zeros that mean something else */
+  bool passes_empty;               /* look(): a file without rows has no schema */
 };
 
 struct manta__block {
@@ -93,7 +94,7 @@ struct manta__format {
   const char *suffix[4]; /* with the dot; unused ones are NULL */
   bool stays_packed;     /* the end of a name says nothing of compression */
   bool filters;          /* the reader looks at job.filter itself */
-  /* The columns of a file: of the first, which stands for all. */
+  /* The columns of a file, which stands for all; NULL: it is empty, another one may show them. */
   manta_status (*look)(const struct manta__file *f, struct manta__schema **out, manta_error *err);
   /* Adds the blocks of a file that is not compressed. NULL: it is one. */
   manta_status (*cut)(const struct manta__file *f, int32_t number, struct manta__blocks *out,
@@ -130,11 +131,16 @@ void manta__filtered_close(struct manta__filtered *r); /* NULL is fine */
 
 /* How many rows a batch of these columns may have. */
 int64_t manta__format_rows(const manta_data_config *c, const struct manta__schema *s);
-/* Types that the user gave replace those that were found; MANTA_ENOENT, MANTA_EINVAL. */
+/* Types that the user gave replace those that were found; MANTA_EINVAL. */
 manta_status manta__format_types(const manta_data_config *c, struct manta__schema_field *fields,
                                  int count, manta_error *err);
 /* The line, from 1 on, that byte `at` of the decoded file is in: reads the file up to there. 0 if
  * that cannot be found out. */
 int64_t manta__format_line(const struct manta__file *f, int64_t at);
+/* Up to `size` - 1 bytes of a value, for messages: "?" for what is not printable ASCII. Gives how
+ * many these are. */
+size_t manta__format_show(char *to, size_t size, const char *p, size_t n);
+/* A type that has the value which is none of `type`, a number or not: its name, for messages. */
+const char *manta__format_wider(const struct manta__type *type, bool is_number);
 
 #endif

@@ -12,6 +12,7 @@
 #include "data/format/assembly.h"
 #include "data/lines/jsontype.h"
 #include "data/lines/lines.h"
+#include "data/number/number.h"
 
 #define SAMPLE_BYTES (1 << 20)
 #define EXPLAINED    40
@@ -81,8 +82,10 @@ static manta_status tell_syntax(const struct manta__line_scan *l, const struct m
 {
   char place[512];
   manta__line_scan_place(l, place, sizeof place);
-  return manta_error_set(err, MANTA_EINVAL, "%scharacter %td: %s", place, j->p - l->p + 1,
-                         j->wrong ? j->wrong : "no JSON");
+  return manta_error_set(err, MANTA_EINVAL,
+                         "%scharacter %td: %s\nhint: a line is one object; skip_errors "
+                         "(on_error=\"skip\") leaves out such lines",
+                         place, j->p - l->p + 1, j->wrong ? j->wrong : "no JSON");
 }
 
 // --- the schema ---------------------------------------------------------------------------------
@@ -143,10 +146,14 @@ static manta_status make_schema(const struct manta__file *f, const struct json_l
                                 struct manta__schema **out, manta_error *err)
 {
   int n = k->keys.count;
+  *out = NULL;
+  if (n == 0 && f->passes_empty)
+    return MANTA_OK;
   if (n == 0)
     return manta_error_set(err, MANTA_EINVAL,
                            "%s: has no columns: no line of it is an object with keys"
-                           "\nhint: a line is one object, as {\"a\": 1}",
+                           "\nhint: a line is one object, as {\"a\": 1}; jq -c writes other JSON "
+                           "so",
                            f->source->name);
   struct manta__schema_field *fields = manta__calloc((size_t)n, sizeof *fields);
   if (!fields)
@@ -237,17 +244,18 @@ static manta_status open_json(struct manta__reader **out, const struct manta__re
 
 static manta_status tell_value(struct json_reader *r, int column, manta_error *err)
 {
-  char place[512], type[MANTA__TYPE_TEXT_MAX];
+  char place[512], type[MANTA__TYPE_TEXT_MAX], shown[EXPLAINED + 1];
   const struct manta__schema_field *f = &r->reader.job.out->field[column];
   const struct manta__json_value *v = &r->values[column];
   bool text = f->type.kind == MANTA_KIND_STRING;
+  manta__format_show(shown, sizeof shown, v->p, v->n);
   manta__line_scan_place(&r->lines, place, sizeof place);
-  return manta_error_set(err, MANTA_EINVAL,
-                         "%s\"%.64s\": %.*s is no %s\nhint: types = {\"%.64s\": \"%s\"} reads it, "
-                         "skip_errors (on_error=\"skip\") leaves out such lines",
-                         place, f->name, (int)(v->n < EXPLAINED ? v->n : EXPLAINED), v->p,
-                         text ? "text in UTF-8" : manta__type_text(&f->type, type), f->name,
-                         text ? "bytes" : "string");
+  return manta_error_set(
+      err, MANTA_EINVAL,
+      "%s\"%.64s\": %s is no %s\nhint: types = {\"%.64s\": \"%s\"} reads it, "
+      "skip_errors (on_error=\"skip\") leaves out such lines",
+      place, f->name, shown, text ? "text in UTF-8" : manta__type_text(&f->type, type), f->name,
+      manta__format_wider(&f->type, manta__number_f64(v->p, v->n, &(double){0})));
 }
 
 // 1: the line is a row; 0: it is wrong, and the reader knows where.

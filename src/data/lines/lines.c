@@ -44,6 +44,10 @@ manta_status manta__line_scan_next(struct manta__line_scan *l, manta_error *err)
   l->n = end ? (size_t)(end - (w->base + w->at)) : w->end - w->at;
   l->offset = l->from + w->offset + (int64_t)w->at;
   w->at += l->n + (end ? 1 : 0);
+  if (l->offset == 0 && l->n >= 3 && !memcmp(l->p, "\xef\xbb\xbf", 3)) { // a byte order mark
+    l->p += 3;
+    l->n -= 3;
+  }
   if (l->n && l->p[l->n - 1] == '\r')
     l->n--;
   return (manta_status)1;

@@ -85,6 +85,12 @@ static manta_status add_part(struct manta__flow *f, struct manta__segment *s,
   s->part[s->parts++] = (struct manta__segment_part){fed->batch, f->base};
   s->rows += fed->batch->rows;
   s->bytes += fed->bytes;
+  if (s->bytes > f->c.memory_limit && f->window == 1)
+    return manta_error_set(err, MANTA_ETOOBIG,
+                           "rows are parsed %" PRId64 " at a time, which are %zu bytes: the memory "
+                           "limit is %zu\nhint: set a memory limit of %zu or more, or choose fewer "
+                           "columns",
+                           fed->batch->rows, s->bytes, f->c.memory_limit, 4 * s->bytes);
   if (s->bytes > f->c.memory_limit)
     return manta_error_set(err, MANTA_ETOOBIG,
                            "a window of %" PRId64 " rows does not fit into %zu bytes: %" PRId64

@@ -44,13 +44,35 @@ manta_status manta__files_file(struct manta__files *f, int32_t file, struct mant
   return manta__source_open(&out->source, name, err);
 }
 
+// Of the first file that has one. One of no bytes is not opened, unless there is no other.
+static manta_status look_at_files(struct manta__files *f, bool passes_empty, manta_error *err)
+{
+  size_t first = 0;
+  while (first + 1 < f->files.count && f->files.found[first].size == 0)
+    first++;
+  for (size_t i = first; i < f->files.count && !f->schema; i++) {
+    struct manta__file file;
+    MANTA_TRY(manta__files_file(f, (int32_t)i, &file, err));
+    file.passes_empty = passes_empty;
+    manta_status st = f->format->look(&file, &f->schema, err);
+    manta__source_close(file.source);
+    if (st < 0)
+      return st;
+  }
+  return MANTA_OK;
+}
+
+// Types are those of the first file that has rows: a header alone says nothing of them.
 static manta_status find_schema(struct manta__files *f, manta_error *err)
 {
-  struct manta__file first;
-  MANTA_TRY(manta__files_file(f, 0, &first, err));
-  manta_status st = f->format->look(&first, &f->schema, err);
-  manta__source_close(first.source);
-  return st;
+  if (f->files.count > 1)
+    MANTA_TRY(look_at_files(f, true, err));
+  if (!f->schema)
+    MANTA_TRY(look_at_files(f, false, err));
+  return f->schema ? MANTA_OK
+                   : manta_error_set(err, MANTA_EINVAL, "%s: is empty: it has no columns%s",
+                                     f->files.found[0].name,
+                                     f->files.count > 1 ? ", and so are the other files" : "");
 }
 
 manta_status manta__files_choose(struct manta__files *f, manta_error *err)

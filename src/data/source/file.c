@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/typo.h"
 #include "data/source/source.h"
 
 #define DEPTH_MAX 64
@@ -136,13 +137,41 @@ static manta_status list_folder(struct manta__listing *to, const char *folder, i
   return st;
 }
 
+// Says which name of its folder is near one that is not there.
+static manta_status tell_missing(const char *name, manta_error *err)
+{
+  int error = errno, best = 1 + (int)strlen(name) / 8;
+  char parent[PATH_MAX], found[NAME_MAX + 1] = "";
+  const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+  snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - name + 1) : 2, slash ? name : "./");
+  DIR *d = error == ENOENT ? opendir(parent) : NULL;
+  for (const struct dirent *e; d && (e = readdir(d));) {
+    int distance = manta__typo_distance(last, e->d_name);
+    if (distance <= best && e->d_name[0] != '.') {
+      best = distance - 1;
+      snprintf(found, sizeof found, "%s", e->d_name);
+    }
+  }
+  if (d)
+    closedir(d);
+  errno = error;
+  if (found[0])
+    return manta_error_set(err, status_of(error), "%s: %m\nhint: there is \"%s\"", name, found);
+  return manta_error_set(err, status_of(error), "%s: %m%s", name,
+                         error == ENOENT && !d ? "\nhint: its folder is not there either" : "");
+}
+
 static manta_status list_pattern(struct manta__listing *to, const char *pattern, manta_error *err)
 {
   glob_t g = {0};
   manta_status st = MANTA_OK;
   int rc = glob(pattern, GLOB_TILDE, NULL, &g);
   if (rc == GLOB_NOMATCH)
-    st = manta_error_set(err, MANTA_ENOENT, "%s: no file matches this pattern", pattern);
+    st =
+        manta_error_set(err, MANTA_ENOENT,
+                        "%s: no file matches this pattern\nhint: * and ? do not stand for a slash; "
+                        "a folder stands for all files below it",
+                        pattern);
   else if (rc != 0)
     st = manta_error_set(err, rc == GLOB_NOSPACE ? MANTA_ENOMEM : MANTA_EIO,
                          "%s: the pattern could not be looked up", pattern);
@@ -170,9 +199,12 @@ static manta_status list_name(struct manta__listing *to, const char *name, manta
   } else if (strpbrk(name, "*?[~"))
     MANTA_TRY(list_pattern(to, name, err));
   else
-    return manta_error_set(err, status_of(errno), "%s: %m", name);
+    return tell_missing(name, err);
   if (to->count == before)
-    return manta_error_set(err, MANTA_ENOENT, "%s: there is no file in it", name);
+    return manta_error_set(err, MANTA_ENOENT,
+                           "%s: there is no file in it\nhint: names that begin with . or _ do not "
+                           "count",
+                           name);
   manta__listing_sort(to, before);
   return MANTA_OK;
 }

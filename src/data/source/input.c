@@ -60,8 +60,11 @@ static manta_status decode(struct manta__input *in, uint8_t **to, uint8_t *end, 
                                              &in->whole, &why);
   in->next = (size_t)(from - in->packed);
   if (st < 0)
-    return manta_error_set(err, st, "%s: near byte %" PRId64 " %s", in->source->name,
-                           in->at - (int64_t)(in->filled - in->next), why.message);
+    return manta_error_set(err, st,
+                           "%s: near byte %" PRId64 " %s\nhint: fetch it again; one that is not "
+                           "compressed is read with compression = \"none\"",
+                           in->source->name, in->at - (int64_t)(in->filled - in->next),
+                           why.message);
   return MANTA_OK;
 }
 
@@ -83,7 +86,8 @@ static manta_status read_packed(struct manta__input *in, uint8_t *to, size_t n, 
     if (in->whole) // what lies behind the end of a zip member is none of ours
       break;
     return manta_error_set(err, MANTA_ECORRUPT,
-                           "%s: ends in the middle of what is compressed: it is not whole",
+                           "%s: ends in the middle of what is compressed: it is not whole"
+                           "\nhint: was it written or copied to its end? Fetch it again",
                            in->source->name);
   }
   *got = (size_t)(p - to);
