@@ -181,6 +181,13 @@ static manta_status list_padding(struct cut_rows *r, struct manta__cut *pad,
   return MANTA_OK;
 }
 
+// Rows [from, to) of those that are not used, if they are a run of one batch; else NULL.
+static const struct manta__segment *run_of(const struct manta__cut *cut, int64_t from, int64_t to)
+{
+  const struct manta__segment *s = cut->first;
+  return s && !s->which && from < to && to <= s->rows - s->used ? s : NULL;
+}
+
 // The rank's part of a batch of `size` rows, of which the first `have` are there.
 static manta_status make_part(struct manta__cut *cut, int64_t size, int64_t have, manta_batch **out,
                               manta_error *err)
@@ -190,6 +197,9 @@ static manta_status make_part(struct manta__cut *cut, int64_t size, int64_t have
   struct cut_rows rows;
   struct manta__cut pad = {0};
   int64_t to = p.to < have ? p.to : have;
+  const struct manta__segment *run = p.to <= have ? run_of(cut, p.from, p.to) : NULL;
+  if (run)
+    return manta__batch_slice(out, run->part[0].batch, run->used + p.from, p.to - p.from, err);
   MANTA_TRY(begin_rows(&rows, p.to - p.from, err));
   manta_status st = p.from < to ? list_rows(&rows, cut, p.from, to, err) : MANTA_OK;
   if (st == MANTA_OK && p.to > have)
