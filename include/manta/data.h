@@ -273,6 +273,8 @@ typedef struct manta_data_stats {
   int64_t skipped;        /* that could not be read, with skip_errors */
   int64_t bytes;          /* of the files, after decompression */
   const char *first_skip; /* why the first of them could not be read; borrowed; "" if none */
+  double step;            /* seconds in functions over rows, of all threads and processes */
+  double read;            /* seconds in reads of files, likewise: disk, network */
 } manta_data_stats;
 MANTA_API void manta_dataset_stats(const manta_dataset *d, manta_data_stats *out);
 
@@ -401,11 +403,22 @@ typedef struct manta_apply_config {
   manta_status (*call)(void *ctx, const manta_batch *in, manta_applied *out, manta_error *err);
   void (*close)(void *ctx); /* nobody calls it any more; NULL: nothing is to be done */
   void *ctx;
+  /* Optional, for a function that can be called in a process of its own, beside the reader of a
+   * host, once for all workers there. `pack` gives it as bytes, of which the program's
+   * manta_callers (manta/embed.h) make it again; MANTA_EUNSUPPORTED: this one stays where it is.
+   * `raised` is told what they gave beside a failure, before the loader fails with that error. */
+  manta_status (*pack)(void *ctx, manta_value *code, manta_error *err);
+  void (*raised)(void *ctx, const void *detail, size_t bytes, const manta_error *err);
+  /* MAP: each row that it gives is made of that row of the batch alone, however many others there
+   * are. As the last step it is then called in the worker, with the rows of its rank only, after
+   * the global batch was cut. A column that a call does not give is null in its rows. */
+  bool each_row;
 } manta_apply_config;
 
 #define MANTA_APPLY_CONFIG_INIT                                                                    \
   {                                                                                                \
-    sizeof(manta_apply_config), NULL, MANTA_APPLY_MAP, 0, NULL, 0, NULL, NULL, NULL, NULL          \
+    sizeof(manta_apply_config), NULL, MANTA_APPLY_MAP, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL,   \
+        NULL, false                                                                                \
   }
 
 /* Numbers that a call gives in a narrower type than the schema says are widened; any other type is

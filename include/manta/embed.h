@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <manta/data.h>
 #include <manta/session.h>
 #include <manta/status.h>
 #include <manta/trainer.h>
@@ -49,6 +50,17 @@ MANTA_API manta_status manta_trainer_prestart(manta_trainer *t, manta_error *err
 /* Ends what no trainer uses; if none has workers, all of it. It is started again when needed. */
 MANTA_API void manta_release(void);
 
+/* Functions over rows (manta_apply_config) in processes of their own, which the reader of a host
+ * has forked from the program. One call at a time, on the main thread. */
+typedef struct manta_callers {
+  /* The function of what its `pack` gave; it stays until the process ends. */
+  manta_status (*load)(const void *code, size_t bytes, void **function, manta_error *err);
+  /* As manta_apply_config.call. seed: the same whenever these rows are given, wherever. On failure
+   * *detail, which is nil, may become bytes for `raised` in the worker. */
+  manta_status (*call)(void *function, uint64_t seed, const manta_batch *in, manta_applied *out,
+                       manta_value *detail, manta_error *err);
+} manta_callers;
+
 /* What surrounds a fork in the program: in the process that forks before and after it, and in the
  * new worker. Each may be NULL.
  *
@@ -62,13 +74,16 @@ MANTA_API void manta_release(void);
  * `prepare` is called in a worker whose train functions are called in forks of it (a trial of an
  * experiment), before each fork, with the payload of the run: what is loaded here all of these
  * forks share. If it leaves more than one thread there is no fork: the worker calls the function
- * itself, and no other after it. */
+ * itself, and no other after it.
+ *
+ * `callers` must outlive the program; NULL: it has no functions that can be packed. */
 typedef struct manta_fork_hooks {
   void (*before)(void);
   void (*parent)(void);
   void (*child)(void);
   bool (*warm)(void);
   void (*prepare)(const void *payload, size_t bytes);
+  const manta_callers *callers;
 } manta_fork_hooks;
 
 /* Whether this process was started as a program, so that manta_serve is to be called when it is

@@ -173,6 +173,7 @@ struct manta__agent_group {
   struct manta__loop_conn *reader; /* NULL: none */
   pid_t reader_pid;
   int reader_lifeline;
+  uint64_t reader_program;        /* key of the program of those it reads for */
   struct manta__best_scores best; /* of what was given to the writer, or waits for it */
   struct manta__msg drain;        /* a request that waits for the writer to be idle; kind 0: none */
   bool disband;

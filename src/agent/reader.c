@@ -11,6 +11,7 @@
 #include "agent/writer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "data/share/callers.h"
 #include "data/share/share.h"
 #include "group/proto.h"
 #include "sys/lifeline.h"
@@ -21,6 +22,7 @@
 
 #define STACK_BYTES  ((size_t)1 << 20)
 #define WARN_S       5.0
+#define START_S      30.0
 #define MAPPED_BYTES (64 << 10) /* buffers of columns from here on are mappings of their own */
 
 static manta__conn *agent;
@@ -63,6 +65,20 @@ static void warn_by_message(void *ctx, manta_log_level level, const char *text)
   pthread_mutex_unlock(&speech);
 }
 
+// By the agent, which closes what it cannot pass on.
+static manta_status start_caller(void *ctx, const int fds[MANTA__C_FDS], manta_error *err)
+{
+  struct manta__msg m = {.kind = MANTA__M_CALLER, .fds = MANTA__C_FDS};
+  for (int i = 0; i < MANTA__C_FDS; i++)
+    m.fd[i] = fds[i];
+  pthread_mutex_lock(&speech);
+  manta_status st = manta__conn_send(agent, &m, err);
+  if (st == MANTA_OK)
+    st = manta__conn_drain(agent, manta__deadline(START_S), err);
+  pthread_mutex_unlock(&speech);
+  return st;
+}
+
 static void *serve(void *sock)
 {
   manta__giver_serve((int)(intptr_t)sock);
@@ -95,6 +111,7 @@ int manta__reader_main(int conn, int lifeline)
     return 1;
   manta__fd_mute();
   manta_set_log(warn_by_message, NULL);
+  manta__callers_set_up(start_caller, NULL);
   while (manta__conn_wait(agent, MANTA__NEVER, &m, &err) == 1) {
     if (m.kind == MANTA__M_CLIENT)
       take_client(&m);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * agent/reads.c - the reader of a run on this host: started when a worker first asks for it, and
- * again if it has died; ended with the run.
+ * again if it has died; ended with the run. Processes that call functions for it are forked by the
+ * zygote of the workers that it reads for.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -11,10 +12,25 @@
 #include "agent/reader.h"
 #include "sys/sock.h"
 
+// Without a zygote the descriptors are closed, which the reader sees.
+static void pass_caller(struct manta__agent_group *g, const struct manta__msg *m)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  struct manta__agent_zygote *z = manta__agent_zygote(g->agent, g->reader_program, &err);
+  struct manta__msg down = *m;
+  if (z)
+    manta__agent_send(z->now.conn, &down);
+  else
+    manta__agent_warn(g->agent, g->id, "no process for the functions of a data set: %s",
+                      err.message);
+}
+
 static void on_reader_msg(struct manta__loop_conn *l, struct manta__msg *m)
 {
   struct manta__agent_group *g = l->owner;
   struct manta__msg up = *m;
+  if (m->kind == MANTA__M_CALLER)
+    pass_caller(g, m);
   if (m->kind != MANTA__M_WARN)
     return;
   up.group = g->id;
@@ -80,6 +96,7 @@ void manta__agent_read(struct manta__agent_worker *w, struct manta__msg *m)
   struct manta__reading_msg how = {0};
   manta_error err = MANTA_ERROR_INIT;
   int sock = -1;
+  w->group->reader_program = w->zygote->key;
   how.status = connect_both(w->group, &sock, &err);
   snprintf(how.message, sizeof how.message, "%.199s", err.message);
   struct manta__msg reply = {.kind = MANTA__M_READING,

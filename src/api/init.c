@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/knob.h"
 #include "base/log.h"
+#include "data/share/callers.h"
 #include "group/proto.h"
 #include "group/zygote.h"
 #include "sys/amx.h"
@@ -43,10 +44,24 @@ static void be_worker(char *const argv[], const struct manta__job_ops *ops)
   manta__worker_main(fds, ops);
 }
 
+static_assert((int)MANTA__ROLE_CALLER_FDS == (int)MANTA__C_FDS, "one of each");
+
+_Noreturn static void be_caller(char *const argv[], const struct manta__job_ops *ops)
+{
+  int fds[MANTA__C_FDS];
+  for (int i = 0; i < MANTA__C_FDS; i++)
+    fds[i] = MANTA__ROLE_CONN_FD + i;
+  if (ops->fork.callers)
+    ops->serve_reader(fds, ops->fork.callers);
+  _exit(0);
+}
+
 // Those that a program plays; the others are the command's.
 static void (*const parts[MANTA__ROLE_COUNT + 1])(char *const argv[],
                                                   const struct manta__job_ops *ops) = {
-    [MANTA__ROLE_ZYGOTE] = be_zygote, [MANTA__ROLE_WORKER] = be_worker};
+    [MANTA__ROLE_ZYGOTE] = be_zygote,
+    [MANTA__ROLE_WORKER] = be_worker,
+    [MANTA__ROLE_CALLER] = be_caller};
 
 // Comes back in a worker at its end, or where there is no such role.
 static manta_status play(const char *name, char *const argv[], const struct manta__job_ops *ops,

@@ -108,7 +108,8 @@ static const struct manta__knob table[MANTA__KNOBS] = {
                               .otherwise = "the widest that the CPU has",
                               .help = "instruction set that CSV is parsed with"},
     [MANTA__KNOB_DATA_READER] = {"MANTA_DATA_READER", DEBUGGING, WORD("always never"),
-                                 .otherwise = "where a host has several workers",
+                                 .otherwise =
+                                     "where a host has several workers, or a data set functions",
                                  .help = "whether a process of its own parses for all workers"},
     [MANTA__KNOB_NVML] = {"MANTA_NVML", DEBUGGING, .dflt = "libnvidia-ml.so.1",
                           .help = "file of NVML, by which GPUs are listed"},

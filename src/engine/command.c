@@ -72,20 +72,6 @@ char *manta__engine_command(void)
   return in_path();
 }
 
-// Our environment, with the role added.
-static char **environment(enum manta__role role)
-{
-  size_t n = 0;
-  while (environ[n])
-    n++;
-  char **env = manta__calloc(n + 2, sizeof *env);
-  if (env) {
-    memcpy(env, environ, n * sizeof *env);
-    env[n] = (char *)manta__role_env(role);
-  }
-  return env;
-}
-
 manta_status manta__engine_spawn_role(enum manta__role role, char *const argv[], const int *fds,
                                       int count, pid_t *pid, manta_error *err)
 {
@@ -95,7 +81,7 @@ manta_status manta__engine_spawn_role(enum manta__role role, char *const argv[],
     return manta_error_set(err, MANTA_ENOENT,
                            "the command \"manta\" is not found, and manta needs it to run workers\n"
                            "hint: install it, or set MANTA_BIN to its path");
-  char **env = environment(role);
+  char **env = manta__role_environment(role);
   if (env)
     st = manta__proc_spawn(pid, path, argv, env, fds, count, -1, err);
   else

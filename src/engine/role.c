@@ -4,6 +4,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
 
 #define FIRST_FD 3 /* where manta__proc_spawn puts them */
 
@@ -19,6 +22,19 @@ static const struct {
 const char *manta__role_env(enum manta__role r)
 {
   return roles[r].env;
+}
+
+char **manta__role_environment(enum manta__role r)
+{
+  size_t n = 0;
+  while (environ[n])
+    n++;
+  char **env = manta__calloc(n + 2, sizeof *env);
+  if (env) {
+    memcpy(env, environ, n * sizeof *env);
+    env[n] = (char *)manta__role_env(r);
+  }
+  return env;
 }
 
 enum manta__role manta__role_named(const char *name)

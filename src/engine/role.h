@@ -20,7 +20,8 @@
   X(SINK, "sink", 2)         /* the command: takes the rows of a run to files and servers */       \
   X(UPLOADER, "uploader", 1) /* the command: sends what a run stores to where it is kept */        \
   X(ZYGOTE, "zygote", 2)     /* the program: workers are forked from it */                         \
-  X(WORKER, "worker", 6)     /* the program: one rank, where it could not be forked */
+  X(WORKER, "worker", 6)     /* the program: one rank, where it could not be forked */             \
+  X(CALLER, "caller", 3)     /* the program: functions of the reader, likewise */
 
 enum manta__role {
 #define MANTA__ROLE_ENUM(role, name, fds) MANTA__ROLE_##role,
@@ -37,6 +38,9 @@ enum {
 
 /* What the environment of a process in this role has: "MANTA_ROLE=agent". */
 const char *manta__role_env(enum manta__role r);
+/* Our environment with that added, for exec: a list of its own, to be freed; the strings are not
+ * copied. NULL: no memory. */
+char **manta__role_environment(enum manta__role r);
 /* The role of this name; MANTA__ROLE_COUNT: there is none. */
 enum manta__role manta__role_named(const char *name);
 /* This process is in the role now: neither the name nor the descriptors reach its children. */

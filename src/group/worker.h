@@ -131,6 +131,9 @@ struct manta__job_ops {
   void (*take_slot)(int index, int fd);
   /* The process is about to end in good order. */
   void (*end)(void);
+  /* A process of the reader's that calls functions: serves it until it is gone. Takes the
+   * descriptors of MANTA__M_CALLER. */
+  void (*serve_reader)(const int *fds, const manta_callers *functions);
   manta_fork_hooks fork;
 };
 

@@ -57,28 +57,15 @@ static void send_msg(struct zygote *z, uint16_t kind, const void *p, size_t n, i
     _exit(0); // the agent is gone
 }
 
-// Copied: exec must not depend on what the program does with its environment later.
-static char **worker_environment(void)
+static pid_t start_by_exec(struct zygote *z, enum manta__role role, const int *fds, int count)
 {
-  size_t n = 0;
-  while (environ[n])
-    n++;
-  char **env = manta__calloc(n + 2, sizeof *env);
-  if (env) {
-    memcpy(env, environ, n * sizeof *env);
-    env[n] = (char *)manta__role_env(MANTA__ROLE_WORKER);
-  }
-  return env;
-}
-
-static pid_t start_by_exec(struct zygote *z, const int *fds)
-{
-  char **env = worker_environment();
+  // a copy: exec must not depend on what the program does with its environment later
+  char **env = manta__role_environment(role);
   pid_t pid = -1;
   manta_error err = MANTA_ERROR_INIT;
   if (!env)
     errno = ENOMEM;
-  else if (manta__proc_spawn(&pid, "/proc/self/exe", z->argv, env, fds, MANTA__W_FDS, -1, &err) < 0)
+  else if (manta__proc_spawn(&pid, "/proc/self/exe", z->argv, env, fds, count, -1, &err) < 0)
     pid = -1;
   manta__free(env);
   return pid;
@@ -90,11 +77,16 @@ static void call(void (*hook)(void))
     hook();
 }
 
-static void become_worker(struct zygote *z, const int *fds)
+static void leave_zygote(struct zygote *z)
 {
   manta__conn_destroy(z->conn);
   close(z->lifeline);
   close(child_ended);
+}
+
+static void become_worker(struct zygote *z, const int *fds)
+{
+  leave_zygote(z);
   call(z->ops->fork.child);
   manta__worker_main(fds, z->ops);
 }
@@ -133,7 +125,8 @@ static bool serve_fork(struct zygote *z, struct manta__msg *m)
   if (!manta__msg_copy(m, &in, sizeof in) || m->fds != MANTA__W_FDS)
     return false;
   struct manta__forked_msg out = {.wid = in.wid, .threads = manta__proc_threads()};
-  pid_t pid = out.threads > 1 ? start_by_exec(z, m->fd) : fork_between_hooks(z);
+  pid_t pid = out.threads > 1 ? start_by_exec(z, MANTA__ROLE_WORKER, m->fd, MANTA__W_FDS)
+                              : fork_between_hooks(z);
   if (pid == 0) {
     become_worker(z, m->fd);
     return true;
@@ -150,6 +143,30 @@ static bool serve_fork(struct zygote *z, struct manta__msg *m)
   send_msg(z, MANTA__M_FORKED, &out, sizeof out, pidfd);
   manta__fd_close(&pidfd);
   return false;
+}
+
+_Noreturn static void become_caller(struct zygote *z, const int *fds)
+{
+  leave_zygote(z);
+  setsid();
+  manta__proc_reset_signals();
+  call(z->ops->fork.child);
+  z->ops->serve_reader(fds, z->ops->fork.callers);
+  _exit(0);
+}
+
+// One that cannot be made closes its descriptors: the reader sees that.
+static void serve_caller(struct zygote *z, struct manta__msg *m)
+{
+  if (!z->ops->fork.callers)
+    return;
+  pid_t pid = manta__proc_threads() > 1
+                  ? start_by_exec(z, MANTA__ROLE_CALLER, m->fd, MANTA__ROLE_CALLER_FDS)
+                  : fork_between_hooks(z);
+  if (pid == 0)
+    become_caller(z, m->fd);
+  if (pid > 0)
+    note_newborn(z, pid);
 }
 
 static void forward_exits(struct zygote *z)
@@ -203,9 +220,7 @@ static manta_status set_up(struct zygote *z, int conn, manta_error *err);
 static void become_successor(struct zygote *z, int conn, int lifeline)
 {
   manta_error err = MANTA_ERROR_INIT;
-  manta__conn_destroy(z->conn);
-  close(z->lifeline);
-  close(child_ended);
+  leave_zygote(z);
   z->lifeline = lifeline;
   setsid();
   if (set_up(z, conn, &err) < 0) {
@@ -250,6 +265,8 @@ static bool serve_messages(struct zygote *z)
   while ((rc = manta__conn_recv(z->conn, &m, &err)) == 1) {
     if (m.kind == MANTA__M_FORK && serve_fork(z, &m))
       return true;
+    if (m.kind == MANTA__M_CALLER)
+      serve_caller(z, &m);
     if (m.kind == MANTA__M_SUCCEED)
       serve_succeed(z, &m);
     if (m.kind == MANTA__M_RETIRE)

@@ -15,8 +15,8 @@
 
 #include "group/worker.h"
 
-/* Serves FORK until the agent goes away, which ends the process; comes back only in a worker that
- * was told to end. conn and lifeline are taken. */
+/* Serves FORK and CALLER until the agent goes away, which ends the process; comes back only in a
+ * worker that was told to end. conn and lifeline are taken. */
 void manta__zygote_main(int conn, int lifeline, char *const argv[],
                         const struct manta__job_ops *ops);
 

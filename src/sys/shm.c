@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "sys/file.h"
 #include "sys/pages.h"
+#include "sys/sock.h"
 
 manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, manta_error *err)
 {
@@ -26,6 +27,14 @@ manta_status manta__shm_create(const char *name, size_t bytes, int *fd_out, mant
   }
   *fd_out = fd;
   return MANTA_OK;
+}
+
+int manta__shm_log(const char *name)
+{
+  int fd = memfd_create(name, MFD_CLOEXEC);
+  if (fd >= 0 && fcntl(fd, F_SETFL, O_APPEND) < 0)
+    manta__fd_close(&fd);
+  return fd;
 }
 
 static manta_status lacking(int fd, size_t bytes, manta_error *err)

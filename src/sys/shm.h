@@ -19,6 +19,9 @@ manta_status manta__shm_of(const char *name, const void *p, size_t bytes, int *f
 /* The same with what lies behind a descriptor, from its beginning: a memfd that can be sealed is
  * sealed and dup'ed, anything else is copied. */
 manta_status manta__shm_from(const char *name, int fd, int *fd_out, manta_error *err);
+/* A memfd that grows: whoever writes to it, through whatever descriptor, writes to its end. -1 with
+ * errno. */
+int manta__shm_log(const char *name);
 /* Maps all of it (shared, writable) and gives its size; refuses one whose size is not sealed, since
  * a peer could shrink it under us. Unmap with manta__shm_unmap. */
 manta_status manta__shm_map(int fd, void **out, size_t *bytes_out, manta_error *err);

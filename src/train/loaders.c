@@ -8,6 +8,8 @@
 #include "base/config.h"
 #include "base/knob.h"
 #include "base/log.h"
+#include "data/plan/late.h"
+#include "data/plan/pack.h"
 #include "data/share/share.h"
 #include "train/session.h"
 
@@ -150,19 +152,23 @@ static manta_status reach_reader(void *session, int *sock, manta_error *err)
   return manta_error_set(err, MANTA_EUNSUPPORTED, "%s", why.message);
 }
 
-// One worker alone has nobody to share with.
-static bool wants_reader(const struct manta__job *job)
+// One worker alone has nobody to share with, but functions run in processes of the reader.
+static bool wants_reader(const struct manta__job *job, manta_dataset *d)
 {
   const char *word = manta__knob_text(MANTA__KNOB_DATA_READER);
-  return word && word[0] ? !strcmp(word, "always") : job->local_world > 1;
+  struct manta__late late;
+  if (word && word[0])
+    return !strcmp(word, "always");
+  return job->local_world > 1 ||
+         (manta__late_split(&late, d, NULL) == MANTA_OK && manta__plan_calls(late.early));
 }
 
 static manta_status open_loader(manta_loader **out, manta_session *s, manta_dataset *d,
                                 const manta_loader_config *c, manta_error *err)
 {
-  struct manta__share_source reader = {s, reach_reader, still_runs};
+  struct manta__share_source reader = {s, reach_reader, still_runs, s->job->local_rank == 0};
   struct manta__supply supply = {0};
-  if (wants_reader(s->job)) {
+  if (wants_reader(s->job, d)) {
     manta_status st = manta__taker_create(&supply, d, c, &reader, err);
     if (st < 0 && st != MANTA_EUNSUPPORTED)
       return st;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/session.h"
+#include "data/share/callers.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -222,5 +223,7 @@ void manta_session_settle(manta_session *s)
   manta__gate_shut(&gate, MANTA__GATE_SHUT);
 }
 
-const struct manta__job_ops manta__session_ops = {
-    .run = run_job, .take_slot = manta__save_take_slot, .end = manta__save_end};
+const struct manta__job_ops manta__session_ops = {.run = run_job,
+                                                  .take_slot = manta__save_take_slot,
+                                                  .end = manta__save_end,
+                                                  .serve_reader = manta__caller_main};

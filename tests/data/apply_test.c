@@ -182,7 +182,7 @@ static void calls_have_the_rows_that_were_asked_for(void **state)
   int64_t rows;
   STEP(d, manta_dataset_apply(&step_out, d, &c, &step_err));
   assert_status(manta_dataset_explain(d, &text, NULL), MANTA_OK);
-  assert_has(text, "filter by evens, 7 rows a call\n");
+  assert_has(text, "filter by evens, 7 rows a call  [worker]\n");
   assert_status(manta_dataset_count(d, &rows, NULL), MANTA_OK);
   assert_int_equal(rows, 125);
   assert_int_equal(s.calls, 36);
@@ -302,7 +302,7 @@ static manta_status changes_its_mind(void *ctx, const manta_batch *in, manta_app
 {
   struct seen *s = ctx;
   int64_t n[1024] = {0}, rows = manta_batch_rows(in);
-  double real[1024] = {0};
+  double real[1024] = {0.5};
   MANTA_TRY(note(s, in, err));
   manta_column c = ints(s->calls < 3 ? "n" : "m", n, rows);
   if (s->calls == 2) {

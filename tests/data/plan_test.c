@@ -93,8 +93,9 @@ static void plans_say_what_the_files_are_asked_for(void **state)
   const char *age[] = {"age"}, *years[] = {"years"}, *name[] = {"name"};
   manta_dataset *d = people();
   d = with_filter(d, "[\">\", [\"col\", \"score\"], 1.75]");
-  assert_explains(d, "filter score > 1.75\n"
-                     "csv: 1 file, 1 block, 56 bytes; 3 of 3 columns; filter score > 1.75\n");
+  assert_explains(
+      d, "filter score > 1.75  [reader]\n"
+         "csv: 1 file, 1 block, 56 bytes; 3 of 3 columns; filter score > 1.75  [reader]\n");
   STEP(d, manta_dataset_rename(&step_out, d, age, years, 1, &step_err));
   d = with_filter(d, "[\">\", [\"col\", \"years\"], 20]");
   d = with_column(d, "half", "[\"/\", [\"col\", \"years\"], 2]");
@@ -102,17 +103,17 @@ static void plans_say_what_the_files_are_asked_for(void **state)
   STEP(d, manta_dataset_limit(&step_out, d, 5, &step_err));
   STEP(d, manta_dataset_shuffle(&step_out, d, 9, 1000, &step_err));
   STEP(d, manta_dataset_repeat(&step_out, d, 2, &step_err));
-  assert_explains(d, "repeat: 2 passes\n"
-                     "shuffle blocks, and rows in windows of 1000, seed 9\n"
-                     "limit 5 rows\n"
-                     "columns name\n"
-                     "add half = years / 2; not wanted\n"
-                     "filter years > 20\n"
-                     "keep rows where years > 20\n"
-                     "columns name, years (age), score\n"
-                     "filter score > 1.75\n"
+  assert_explains(d, "repeat: 2 passes  [reader]\n"
+                     "shuffle blocks, and rows in windows of 1000, seed 9  [reader]\n"
+                     "limit 5 rows  [reader]\n"
+                     "columns name  [reader]\n"
+                     "add half = years / 2; not wanted  [reader]\n"
+                     "filter years > 20  [reader]\n"
+                     "keep rows where years > 20  [reader]\n"
+                     "columns name, years (age), score  [reader]\n"
+                     "filter score > 1.75  [reader]\n"
                      "csv: 1 file, 1 block, 56 bytes; 2 of 3 columns: name, age; filter score > "
-                     "1.75\n");
+                     "1.75  [reader]\n");
   manta_dataset_close(d);
 }
 
@@ -198,11 +199,11 @@ static void unions_follow_each_other(void **state)
   assert_ok(manta_dataset_union(&u, d, 2, &err), &err);
   assert_has(manta_dataset_block_file(u, 1), "u1.csv");
   u = with_filter(u, "[\"!=\", [\"col\", \"a\"], 1]");
-  assert_explains(u, "filter a != 1\nunion of 2\n"
-                     "  csv: 1 file, 1 block, 12 bytes; 2 of 2 columns; filter a != 1\n"
-                     "  filter a > 0\n"
+  assert_explains(u, "filter a != 1  [reader]\nunion of 2  [reader]\n"
+                     "  csv: 1 file, 1 block, 12 bytes; 2 of 2 columns; filter a != 1  [reader]\n"
+                     "  filter a > 0  [reader]\n"
                      "  csv: 1 file, 1 block, 8 bytes; 2 of 2 columns; filter (a > 0) and (a != "
-                     "1)\n");
+                     "1)  [reader]\n");
   assert_was(u, "a:i64|b:string\n2|'y'\n3|'z'");
   STEP(d[1], manta_dataset_shuffle(&step_out, d[1], 1, 0, &step_err));
   assert_status(manta_dataset_union(&no, d, 2, &err), MANTA_EUNSUPPORTED);
@@ -393,7 +394,8 @@ static void folds_that_make_no_sense_are_refused(void **state)
   c.groups = NULL;
   c.folds = 5;
   assert_ok(manta_dataset_fold(&f, d, &c, &err), &err);
-  assert_explains(f, "training of split 0 of 5\ncsv: 1 file, 1 block, 56 bytes; 3 of 3 columns\n");
+  assert_explains(f, "training of split 0 of 5  [reader]\n"
+                     "csv: 1 file, 1 block, 56 bytes; 3 of 3 columns  [reader]\n");
   assert_status(manta_reader_open(&r, f, 0, 1, &err), MANTA_EINVAL);
   assert_has(err.message, "5 folds of 4 rows");
   manta_dataset_close(f);

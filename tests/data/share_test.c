@@ -5,27 +5,13 @@
  */
 #include "data/share/share.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include "cells.h"
 #include "data/share/image.h"
+#include "folder.h"
 #include "numbered.h"
-#include "sys/sock.h"
-
-static char *dir;
-
-static int set_up(void **state)
-{
-  dir = scratch_make();
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  scratch_remove(dir);
-  return 0;
-}
+#include "threadreader.h"
 
 // --- images -------------------------------------------------------------------------------------
 
@@ -114,59 +100,6 @@ static void images_that_make_no_sense_are_refused(void **state)
 
 // --- a reader that is a thread ------------------------------------------------------------------
 
-struct reader {
-  pthread_t thread[16];
-  int sock[16], count;
-  int refuse; // so many connections are dead when they are made
-};
-
-static void *serve(void *sock)
-{
-  manta__giver_serve(*(int *)sock);
-  return NULL;
-}
-
-static manta_status connect_reader(void *ctx, int *sock, manta_error *err)
-{
-  struct reader *r = ctx;
-  int end[2];
-  MANTA_TRY(manta__sock_packets(end, err));
-  *sock = end[1];
-  if (r->refuse-- > 0) {
-    close(end[0]);
-    return MANTA_OK;
-  }
-  assert_true(r->count < 16);
-  r->sock[r->count] = end[0];
-  assert_int_equal(pthread_create(&r->thread[r->count], NULL, serve, &r->sock[r->count]), 0);
-  r->count++;
-  return MANTA_OK;
-}
-
-static manta_status go_on(void *ctx, manta_error *err)
-{
-  return MANTA_OK;
-}
-
-static void join(struct reader *r)
-{
-  for (int i = 0; i < r->count; i++)
-    pthread_join(r->thread[i], NULL);
-  r->count = 0;
-}
-
-static manta_loader *open_shared(struct reader *r, manta_dataset *d, manta_loader_config c)
-{
-  struct manta__share_source source = {r, connect_reader, go_on};
-  struct manta__supply supply;
-  manta_error err = MANTA_ERROR_INIT;
-  manta_loader *l;
-  assert_ok(manta__loader_config(&c, &c, &err), &err);
-  assert_ok(manta__taker_create(&supply, d, &c, &source, &err), &err);
-  assert_ok(manta__loader_open(&l, d, &c, &supply, &err), &err);
-  return l;
-}
-
 static int64_t first_of(const manta_batch *b)
 {
   manta_column n;
@@ -178,7 +111,7 @@ static int64_t first_of(const manta_batch *b)
 // The same batches as a loader without a reader gives, and the same positions.
 static void a_loader_takes_what_a_reader_parses(void **state)
 {
-  struct reader r = {0};
+  struct thread_reader r = {0};
   manta_dataset *d = numbered_open(dir, "set", 5, 200, 900);
   manta_error err = MANTA_ERROR_INIT;
   manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
@@ -187,7 +120,7 @@ static void a_loader_takes_what_a_reader_parses(void **state)
   c.batch_rows = 64;
   c.rank = 1;
   c.ranks = 3;
-  there = open_shared(&r, d, c);
+  there = thread_reader_open(&r, d, c);
   assert_ok(manta_loader_open(&here, d, &c, &err), &err);
   for (int epoch = 0; epoch < 2; epoch++) {
     for (int ended = 0; !ended;) {
@@ -215,26 +148,26 @@ static void a_loader_takes_what_a_reader_parses(void **state)
   manta_loader_close(here);
   manta_loader_close(there);
   manta_dataset_close(d);
-  join(&r);
+  thread_reader_join(&r);
 }
 
 // More than there are slots: the reader goes on, and what was kept stays as it was.
 static void batches_can_be_kept(void **state)
 {
-  struct reader r = {0};
+  struct thread_reader r = {0};
   manta_dataset *d = numbered_open(dir, "set", 5, 200, 900);
   manta_error err = MANTA_ERROR_INIT;
   manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
   manta_batch *kept[200];
   int n = 0;
   c.batch_rows = 10;
-  manta_loader *l = open_shared(&r, d, c);
+  manta_loader *l = thread_reader_open(&r, d, c);
   while (manta_loader_next(l, &kept[n], &err) == 1)
     n++;
   assert_int_equal(n, 101);
   manta_loader_close(l);
   manta_dataset_close(d);
-  join(&r); // the slots are unmapped there
+  thread_reader_join(&r); // the slots are unmapped there
   for (int i = 0; i < n; i++) {
     assert_int_equal(first_of(kept[i]), 10 * i);
     manta_batch_destroy(kept[i]);
@@ -243,14 +176,14 @@ static void batches_can_be_kept(void **state)
 
 static void another_reader_goes_on_when_one_dies(void **state)
 {
-  struct reader r = {0};
+  struct thread_reader r = {0};
   manta_dataset *d = numbered_open(dir, "set", 5, 200, 900);
   manta_error err = MANTA_ERROR_INIT;
   manta_loader_config c = MANTA_LOADER_CONFIG_INIT;
   manta_batch *b;
   int n = 0, killed = 0;
   c.batch_rows = 10;
-  manta_loader *l = open_shared(&r, d, c);
+  manta_loader *l = thread_reader_open(&r, d, c);
   while (manta_loader_next(l, &b, &err) == 1) {
     assert_int_equal(first_of(b), 10 * n);
     manta_batch_destroy(b);
@@ -263,17 +196,17 @@ static void another_reader_goes_on_when_one_dies(void **state)
   assert_int_equal(killed, 3);
   manta_loader_close(l);
   r.refuse = 100;
-  l = open_shared(&r, d, c);
+  l = thread_reader_open(&r, d, c);
   assert_status(manta_loader_next(l, &b, &err), MANTA_EWORKER);
   assert_has(err.message, "died 5 times");
   manta_loader_close(l);
   manta_dataset_close(d);
-  join(&r);
+  thread_reader_join(&r);
 }
 
 static void a_failure_is_the_same_through_a_reader(void **state)
 {
-  struct reader r = {0};
+  struct thread_reader r = {0};
   const char *path = file_write(dir, "bad.csv", "n\n1\n2\nx\n", 8);
   manta_value types = tree_of("{\"n\": \"i64\"}");
   manta_data_config dc = MANTA_DATA_CONFIG_INIT;
@@ -289,7 +222,7 @@ static void a_failure_is_the_same_through_a_reader(void **state)
   manta_status st = manta_loader_next(l, &b, &here);
   assert_true(st < 0);
   manta_loader_close(l);
-  l = open_shared(&r, d, c);
+  l = thread_reader_open(&r, d, c);
   for (int i = 0; i < 2; i++) {
     assert_status(manta_loader_next(l, &b, &there), st);
     assert_string_equal(here.message, there.message);
@@ -297,7 +230,7 @@ static void a_failure_is_the_same_through_a_reader(void **state)
   manta_loader_close(l);
   manta_dataset_close(d);
   manta_value_fini(&types);
-  join(&r);
+  thread_reader_join(&r);
 }
 
 int main(int argc, char **argv)

@@ -440,8 +440,8 @@ static void a_command_that_is_not_there_is_told(void **state)
 
 static void roles_are_known_by_name(void **state)
 {
-  static const char *const names[] = {"agent", "bridge",   "writer", "reader",
-                                      "sink",  "uploader", "zygote", "worker"};
+  static const char *const names[] = {"agent",    "bridge", "writer", "reader", "sink",
+                                      "uploader", "zygote", "worker", "caller"};
   static_assert(sizeof names / sizeof *names == MANTA__ROLE_COUNT, "all of them");
   for (int r = 0; r < MANTA__ROLE_COUNT; r++) {
     char env[64];

@@ -33,6 +33,8 @@
 /* What was read so far, by all readers of a data set. */
 struct manta__tally {
   _Atomic int64_t rows, skipped, bytes;
+  _Atomic int64_t step, read; /* nanoseconds in functions over rows, and in reads of files */
+  _Atomic int64_t step_there, read_there; /* those in the reader process, as it told last */
   pthread_mutex_t lock;
   char first_skip[MANTA_ERROR_MESSAGE_MAX]; /* why the first row was skipped */
 };

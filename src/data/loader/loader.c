@@ -60,20 +60,34 @@ static manta_status check(const manta_loader_config *c, manta_error *err)
 
 // --- making batches -----------------------------------------------------------------------------
 
+// A batch on which they fail was not given out.
+static void do_late(manta_loader *l, struct manta__made *m, const struct manta__position *before)
+{
+  manta_status st = manta__late_do(&l->late, &m->batch, &m->err);
+  if (st < 0) {
+    m->st = st;
+    m->position = *before;
+  }
+}
+
 static struct manta__made make(manta_loader *l)
 {
   struct manta__made m = {.err = MANTA_ERROR_INIT};
-  int64_t from = manta__now();
+  struct manta__position before = l->cut.position;
+  int64_t from = manta__now(), *spent = &l->make;
   if (l->supply.next) {
-    manta__track_get(l->track, &(int64_t){0}, &m.position);
+    manta__track_get(l->track, &(int64_t){0}, &before);
+    m.position = before;
     m.st = l->supply.next(l->supply.ctx, &m.batch, &m.position, &m.err);
-    l->wait += manta__now() - from;
-    return m;
+    spent = &l->wait;
+  } else {
+    m.st = manta__cut_next(&l->cut, &m.batch, &m.err);
+    m.position = l->cut.position;
   }
-  m.st = manta__cut_next(&l->cut, &m.batch, &m.err);
-  m.position = l->cut.position;
+  if (m.st == 1)
+    do_late(l, &m, &before);
   pthread_mutex_lock(&l->lock);
-  l->make += manta__now() - from;
+  *spent += manta__now() - from;
   pthread_mutex_unlock(&l->lock);
   return m;
 }
@@ -147,9 +161,9 @@ static manta_status begin(manta_loader *l, manta_error *err)
   l->running = st == 1;
   if (st != MANTA_OK)
     return st < 0 ? st : MANTA_OK;
-  MANTA_TRY(manta__dataset_prepare(l->dataset, err));
+  MANTA_TRY(manta__dataset_prepare(l->late.early, err));
   struct manta__cut_config c = {
-      .flow = {.dataset = l->dataset,
+      .flow = {.dataset = l->late.early,
                .passes = l->dataset->passes.times,
                .threads = l->c.threads,
                .memory_limit = l->c.memory_limit},
@@ -292,7 +306,9 @@ manta_status manta__loader_config(manta_loader_config *out, const manta_loader_c
 manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const manta_loader_config *c,
                                 const struct manta__supply *supply, manta_error *err)
 {
-  manta_loader *l = manta__calloc(1, sizeof *l);
+  struct manta__late late;
+  manta_status st = manta__late_split(&late, d, err);
+  manta_loader *l = st == MANTA_OK ? manta__calloc(1, sizeof *l) : NULL;
   if (l)
     l->made = manta__calloc((size_t)c->prefetch + 1, sizeof *l->made);
   if (l && l->made)
@@ -303,9 +319,10 @@ manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const mant
     if (l)
       manta__free(l->made);
     manta__free(l);
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for a loader");
+    return st < 0 ? st : manta_error_set(err, MANTA_ENOMEM, "no memory for a loader");
   }
   l->dataset = manta__dataset_ref(d);
+  l->late = late;
   l->supply = *supply;
   l->c = *c;
   l->over.st = (manta_status)1;

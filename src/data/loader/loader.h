@@ -2,13 +2,15 @@
  *
  * data/loader/loader.h - a loader: a cut, and a thread that makes batches ahead.
  *
- *     threads parse blocks (feed) -> rows in order (flow) -> parts of batches (cut) -> next
+ *     threads parse blocks (feed) -> rows in order (flow) -> parts of batches (cut) -> late steps
+ *     -> next
  */
 #ifndef MANTA_DATA_LOADER_LOADER_H
 #define MANTA_DATA_LOADER_LOADER_H
 
 #include "data/loader/cut.h"
 #include "data/loader/track.h"
+#include "data/plan/late.h"
 
 /* What next gives: a batch, the end, or a failure. */
 struct manta__made {
@@ -19,7 +21,8 @@ struct manta__made {
   manta_error err;
 };
 
-/* Who makes the batches instead of a cut of the loader's own: another process. */
+/* Who makes the batches instead of a cut of the loader's own: another process. They come without
+ * the late steps. */
 struct manta__supply {
   void *ctx;
   /* From there on; MANTA_EUNSUPPORTED: it cannot, and the loader does it itself. */
@@ -34,6 +37,7 @@ struct manta__supply {
 
 struct manta_loader {
   manta_dataset *dataset;
+  struct manta__late late;     /* its last steps, done with each batch */
   struct manta__supply supply; /* {0}: none */
   manta_loader_config c;       /* complete */
   struct manta__track *track;  /* where it is */

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/config.h"
 #include "data/column/arrow.h"
 
 #define SAMPLE_ROWS 64 /* that a function is called with to learn what it gives */
@@ -74,13 +76,16 @@ static manta_status check(const struct manta__apply *a, const manta_batch *in,
   return out->rows ? check_rows(a, in, out, err) : MANTA_OK;
 }
 
-manta_status manta__apply_call(const struct manta__apply *a, const manta_batch *in,
-                               manta_applied *out, manta_error *err)
+manta_status manta__apply_call(struct manta__apply *a, const struct manta__apply_place *at,
+                               const manta_batch *in, manta_applied *out, manta_error *err)
 {
   manta_batch *seen;
   *out = (manta_applied){0};
   MANTA_TRY(manta__batch_select(&seen, in, a->seen, a->from, err));
-  manta_status st = a->c.call(a->c.ctx, seen, out, err);
+  int64_t from = manta__now();
+  manta_status st = a->host ? a->host->call(a->function, at, seen, out, err)
+                            : a->c.call(a->c.ctx, seen, out, err);
+  atomic_fetch_add_explicit(&a->d.tally.step, manta__now() - from, memory_order_relaxed);
   if (st >= 0 && a->c.kind == MANTA_APPLY_FILTER) { // it gives no columns
     manta_batch_destroy(out->batch);
     out->batch = NULL;
@@ -108,7 +113,7 @@ static manta_status sample_block(struct manta__apply *a, int64_t block, const bo
   while (!*out && (st = manta__scan_next(s, &b, err)) == 1) {
     st = b->rows ? manta__batch_slice(&few, b, 0, b->rows < most ? b->rows : most, err) : MANTA_OK;
     if (st == MANTA_OK && few)
-      st = manta__apply_call(a, few, &got, err);
+      st = manta__apply_call(a, &(struct manta__apply_place){.block = block}, few, &got, err);
     if (st == MANTA_OK && got.batch && (got.batch->rows || got.batch->schema->count))
       *out = manta__schema_ref(got.batch->schema);
     manta__applied_fini(&got);
@@ -170,20 +175,26 @@ static manta_status join_schema(struct manta__apply *a, const struct manta__sche
   return st;
 }
 
+manta_status manta__apply_end(struct manta__apply *a, struct manta__schema *gives, manta_error *err)
+{
+  struct manta__schema *joined;
+  if (a->c.kind == MANTA_APPLY_ADD) {
+    MANTA_TRY(join_schema(a, gives, &joined, err));
+    manta__dataset_schema(&a->d, joined);
+  } else
+    manta__dataset_schema(&a->d, manta__schema_ref(gives));
+  return MANTA_OK;
+}
+
 static manta_status set_schema(struct manta__apply *a, manta_error *err)
 {
-  struct manta__schema *gives, *joined = NULL;
+  struct manta__schema *gives;
   if (a->c.kind == MANTA_APPLY_FILTER)
     return MANTA_OK;
   MANTA_TRY(find_schema(a, &gives, err));
-  if (a->c.kind == MANTA_APPLY_ADD) {
-    manta_status st = join_schema(a, gives, &joined, err);
-    manta__schema_unref(gives);
-    MANTA_TRY(st);
-    gives = joined;
-  }
-  manta__dataset_schema(&a->d, gives);
-  return MANTA_OK;
+  manta_status st = manta__apply_end(a, gives, err);
+  manta__schema_unref(gives);
+  return st;
 }
 
 // --- the step -----------------------------------------------------------------------------------
@@ -222,19 +233,25 @@ static void fini(manta_dataset *d)
   struct manta__apply *a = (struct manta__apply *)d;
   if (a->owned && a->c.close)
     a->c.close(a->c.ctx);
+  if (a->host && a->function)
+    a->host->close(a->function);
+  manta_value_fini(&a->code);
   manta__schema_unref(a->seen);
   manta__free(a->from);
   manta__free(a->kept);
   manta__free(a->name);
 }
 
-static const struct manta__step step_apply = {
+const struct manta__step manta__step_apply = {
     .name = "apply",
     .takes = takes,
     .ask = ask,
     .scan = manta__apply_scan,
+    .late = manta__apply_late,
     .explain = explain,
     .fini = fini,
+    .pack = manta__apply_pack,
+    .unpack = manta__apply_unpack,
 };
 
 // --- making -------------------------------------------------------------------------------------
@@ -257,20 +274,30 @@ static manta_status choose_columns(struct manta__apply *a, manta_error *err)
 
 static manta_status set_up(struct manta__apply *a, const manta_apply_config *c, manta_error *err)
 {
-  memcpy(&a->c, c, c->size < sizeof a->c ? c->size : sizeof a->c);
-  if (!a->c.call || (unsigned)a->c.kind > MANTA_APPLY_ROWS || a->c.batch_rows < 0 ||
+  MANTA_TRY(manta__config_take(&a->c, sizeof a->c, c, "MANTA_APPLY_CONFIG_INIT", err));
+  if ((unsigned)a->c.kind > MANTA_APPLY_ROWS || a->c.batch_rows < 0 ||
       a->c.batch_rows > MANTA__ROWS_MAX)
     return manta_error_set(err, MANTA_EINVAL,
-                           "a function over rows: no call, kind %d or %" PRId64 " rows a call",
+                           "a function over rows: kind %d or %" PRId64 " rows a call",
                            (int)a->c.kind, a->c.batch_rows);
   if (!(a->name = manta__strdup(a->c.name ? a->c.name : "a function")))
     return no_memory(err);
   a->d.multiplies |= a->c.kind == MANTA_APPLY_ROWS;
-  MANTA_TRY(choose_columns(a, err));
-  MANTA_TRY(set_schema(a, err));
-  a->c.columns = NULL;
-  a->c.schema = NULL;
-  a->c.name = NULL;
+  return choose_columns(a, err);
+}
+
+manta_status manta__apply_begin(struct manta__apply **out, manta_dataset *d,
+                                const manta_apply_config *c, manta_error *err)
+{
+  struct manta__apply *a;
+  MANTA_TRY(manta__dataset_unlimited(d, "a function over rows", err));
+  MANTA_TRY(manta__dataset_create(&a, sizeof *a, &manta__step_apply, &d, 1, err));
+  manta_status st = set_up(a, c, err);
+  if (st < 0) {
+    manta__dataset_unref(&a->d);
+    return st;
+  }
+  *out = a;
   return MANTA_OK;
 }
 
@@ -278,13 +305,17 @@ manta_status manta_dataset_apply(manta_dataset **out, manta_dataset *d,
                                  const manta_apply_config *config, manta_error *err)
 {
   struct manta__apply *a;
-  MANTA_TRY(manta__dataset_unlimited(d, "a function over rows", err));
-  MANTA_TRY(manta__dataset_create(&a, sizeof *a, &step_apply, &d, 1, err));
-  manta_status st = set_up(a, config, err);
+  if (!config->call)
+    return manta_error_set(err, MANTA_EINVAL, "a function over rows without a call");
+  MANTA_TRY(manta__apply_begin(&a, d, config, err));
+  manta_status st = set_schema(a, err);
   if (st < 0) {
     manta__dataset_unref(&a->d);
     return st;
   }
+  a->c.columns = NULL;
+  a->c.schema = NULL;
+  a->c.name = NULL;
   a->owned = true;
   *out = &a->d;
   return MANTA_OK;

@@ -3,9 +3,12 @@
  * data/plan/applyscan.c - the rows of a block through a function, call by call.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
+#include "data/column/build.h"
 #include "data/plan/apply.h"
 
 struct apply_scan {
@@ -13,13 +16,14 @@ struct apply_scan {
   manta_batch *held; /* rows that no call has had; NULL: none */
   bool ended;        /* the input has no more */
   bool calls;        /* somebody wants what the function gives */
-  int64_t at;        /* the number of the source row that the next batch begins with */
-  int64_t end;       /* behind the last one that was read */
+  int64_t block;
+  int64_t at;  /* the number of the source row that the next batch begins with */
+  int64_t end; /* behind the last one that was read */
 };
 
-static const struct manta__apply *apply_of(const struct apply_scan *s)
+static struct manta__apply *apply_of(const struct apply_scan *s)
 {
-  return (const struct manta__apply *)s->scan.d;
+  return (struct manta__apply *)s->scan.d;
 }
 
 static manta_status no_memory(manta_error *err)
@@ -34,11 +38,11 @@ static manta_status wrong_type(const struct manta__apply *a, const char *name,
                                manta_error *err)
 {
   char text[2][MANTA__TYPE_TEXT_MAX];
-  return manta_error_set(err, MANTA_ETYPE,
-                         "%s: column \"%.128s\" is %s here, but %s by its first rows\nhint: give "
-                         "values of one type for all rows, or say the types of the columns",
-                         a->name, name, manta__type_text(is, text[0]),
-                         manta__type_text(was, text[1]));
+  return manta_error_set(
+      err, MANTA_ETYPE,
+      "%s: column \"%.128s\" is %s here, but %s by its first rows\nhint: give "
+      "values of one type for all rows, or name it: types = {\"%.128s\": \"%s\"}",
+      a->name, name, manta__type_text(is, text[0]), manta__type_text(was, text[1]), name, text[0]);
 }
 
 static manta_status cast_tree(manta_value *out, const char *name, const char *type)
@@ -57,7 +61,28 @@ static manta_status cast_tree(manta_value *out, const char *name, const char *ty
   return st;
 }
 
-// The column in the type that the schema says: another width of a number, or nothing but nulls.
+// Arrays of numpy have no null: integers with nulls come back as floats with NaN. Says how many NaN
+// there are; -1: another value is no integer.
+static int64_t count_nan(const struct manta__column *c, int64_t rows)
+{
+  int64_t found = 0;
+  if (c->type.dtype != MANTA_F32 && c->type.dtype != MANTA_F64)
+    return -1;
+  for (int64_t i = 0; i < rows; i++) {
+    const void *at = manta__column_at(c, i);
+    double v = c->type.dtype == MANTA_F64 ? *(const double *)at : (double)*(const float *)at;
+    if (manta__column_is_null(c, i))
+      continue;
+    if (isnan(v))
+      found++;
+    else if (v != floor(v))
+      return -1;
+  }
+  return found;
+}
+
+// The column in the type that the schema says: another width of a number, floats that are integers,
+// or nothing but nulls.
 static manta_status cast(const struct manta__apply *a, manta_batch *in, int column,
                          const struct manta__type *to, struct manta__column *out, manta_error *err)
 {
@@ -68,8 +93,9 @@ static manta_status cast(const struct manta__apply *a, manta_batch *in, int colu
   int64_t nulls = manta__column_nulls(&in->column[column]);
   bool numbers = f->type.kind == MANTA_KIND_NUMBER && to->kind == MANTA_KIND_NUMBER &&
                  !f->type.ndim && !to->ndim && !f->type.logical[0] && !to->logical[0];
-  bool loses = manta__type_is_float(&f->type) && !manta__type_is_float(to);
-  if (nulls < in->rows && (!numbers || loses))
+  bool loses = numbers && manta__type_is_float(&f->type) && !manta__type_is_float(to);
+  int64_t nan = loses ? count_nan(&in->column[column], in->rows) : 0;
+  if (nulls < in->rows && (!numbers || nan < 0))
     return wrong_type(a, f->name, &f->type, to, err);
   manta_status st = cast_tree(&tree, f->name, manta__type_text(to, text));
   st = st < 0 ? no_memory(err) : manta__expr_compile(&e, &tree, in->schema, err);
@@ -77,7 +103,7 @@ static manta_status cast(const struct manta__apply *a, manta_batch *in, int colu
   MANTA_TRY(st);
   st = manta__expr_column(e, in, out, a->d.pool, err);
   manta__expr_destroy(e);
-  if (st == MANTA_OK && manta__column_nulls(out) != nulls) { // a number that does not fit
+  if (st == MANTA_OK && manta__column_nulls(out) != nulls + nan) { // a number that does not fit
     manta__column_fini(out);
     st = wrong_type(a, f->name, &f->type, to, err);
   }
@@ -101,6 +127,25 @@ static manta_status place_column(const struct manta__apply *a, manta_batch *give
   return MANTA_OK;
 }
 
+// Columns that no row of a call has.
+static manta_status add_nulls(const struct manta__apply *a, manta_batch *out, manta_error *err)
+{
+  for (int i = 0; i < out->schema->count; i++) {
+    struct manta__build b = {0};
+    if (manta__batch_has(out, i))
+      continue;
+    MANTA_TRY(manta__build_begin(&b, &out->schema->field[i].type, out->rows, 0, a->d.pool, err));
+    manta_status st = MANTA_OK;
+    for (int64_t k = 0; k < out->rows && st == MANTA_OK; k++)
+      st = manta__build_null(&b, err);
+    if (st == MANTA_OK)
+      manta__build_finish(&b, &out->column[i]);
+    manta__build_fini(&b);
+    MANTA_TRY(st);
+  }
+  return MANTA_OK;
+}
+
 static manta_status place_columns(const struct manta__apply *a, manta_batch *given, manta_batch *in,
                                   manta_batch *out, manta_error *err)
 {
@@ -114,6 +159,8 @@ static manta_status place_columns(const struct manta__apply *a, manta_batch *giv
     return MANTA_OK;
   for (int i = 0; i < given->schema->count; i++)
     MANTA_TRY(place_column(a, given, i, out, err));
+  if (a->c.each_row)
+    return add_nulls(a, out, err);
   if (given->schema->count < out->schema->count - kept)
     return manta_error_set(err, MANTA_ETYPE,
                            "%s gives %d columns, and %d for its first rows\nhint: give the same "
@@ -178,12 +225,41 @@ static manta_status make_rows(const struct apply_scan *s, manta_batch *in, manta
   return MANTA_OK;
 }
 
+manta_status manta__apply_late(manta_dataset *d, manta_batch *in, manta_batch **out,
+                               manta_error *err)
+{
+  struct manta__apply *a = (struct manta__apply *)d;
+  manta_applied got = {0};
+  manta_batch *b = NULL;
+  MANTA_TRY(manta__batch_create(&b, a->d.out, in->rows, err));
+  b->first = in->first;
+  b->source_rows = in->source_rows;
+  manta_status st = MANTA_OK;
+  if (in->rows)
+    st = manta__apply_call(a, &(struct manta__apply_place){0}, in, &got, err);
+  if (st == MANTA_OK && in->rows)
+    st = place_columns(a, got.batch, in, b, err);
+  manta__applied_fini(&got);
+  if (st < 0) {
+    manta_batch_destroy(b);
+    return st;
+  }
+  *out = b;
+  return MANTA_OK;
+}
+
 static manta_status call(struct apply_scan *s, manta_batch *in, manta_batch **out, manta_error *err)
 {
-  const struct manta__apply *a = apply_of(s);
+  struct manta__apply *a = apply_of(s);
   manta_applied got = {0};
+  int64_t name[] = {s->block, manta__batch_source(in, 0)};
+  struct manta__apply_place at = {.file = manta_dataset_block_file(&a->d, s->block),
+                                  .block = s->block,
+                                  .first = name[1],
+                                  .last = manta__batch_source(in, in->rows - 1),
+                                  .seed = manta__hash_seed(name, sizeof name, a->d.mark)};
   if (s->calls)
-    MANTA_TRY(manta__apply_call(a, in, &got, err));
+    MANTA_TRY(manta__apply_call(a, &at, in, &got, err));
   manta_status st = a->c.kind == MANTA_APPLY_FILTER ? keep_rows(s, in, &got, out, err)
                                                     : make_rows(s, in, &got, out, err);
   manta__applied_fini(&got);
@@ -330,6 +406,7 @@ manta_status manta__apply_scan(struct manta__scan **out, manta_dataset *d, int64
   s->scan.next = apply_next;
   s->scan.close = apply_close;
   s->calls = is_wanted((const struct manta__apply *)d, want->columns);
+  s->block = block;
   *out = &s->scan;
   return MANTA_OK;
 }

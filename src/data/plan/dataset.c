@@ -65,6 +65,7 @@ void manta__dataset_unref(manta_dataset *d)
     d->step->fini(d);
   for (int i = 0; i < d->inputs; i++)
     manta__dataset_unref(d->input[i]);
+  manta__dataset_unref(d->early);
   manta__free(d->input);
   manta__schema_unref(d->out);
   manta__tally_fini(&d->tally);
@@ -156,6 +157,8 @@ static void add_stats(const manta_dataset *d, manta_data_stats *out)
 {
   out->skipped += d->tally.skipped;
   out->bytes += d->tally.bytes;
+  out->step += (double)(d->tally.step + d->tally.step_there) * 1e-9;
+  out->read += (double)(d->tally.read + d->tally.read_there) * 1e-9;
   if (!out->first_skip[0])
     out->first_skip = d->tally.first_skip;
   for (int i = 0; i < d->inputs; i++)

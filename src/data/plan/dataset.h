@@ -53,6 +53,9 @@ struct manta__step {
   /* The rows of a block. NULL: those of the first input. */
   manta_status (*scan)(struct manta__scan **out, manta_dataset *d, int64_t block,
                        const struct manta__want *want, manta_error *err);
+  /* The rows that it makes of those of a batch, one of each, in any number (plan/late.h); `in`
+   * stays the caller's. NULL: it cannot. */
+  manta_status (*late)(manta_dataset *d, manta_batch *in, manta_batch **out, manta_error *err);
   /* The step in a line, without its end. */
   manta_status (*explain)(const manta_dataset *d, const struct manta__want *want, manta__buf *b);
   /* The file of a block. NULL: that of the first input. */
@@ -81,6 +84,7 @@ struct manta_dataset {
   int inputs;
   pthread_mutex_t lock;
   bool prepared;
+  manta_dataset *early; /* without its last maps (plan/late.h); NULL: nobody has asked */
   void *cache; /* parsed blocks of a loader's (loader/cache.h), or NULL, and what frees them */
   void (*drop_cache)(void *cache);
 };

@@ -108,25 +108,6 @@ static manta_status pack_blocks(const struct manta__blocks *b, manta_value *to)
   return st;
 }
 
-static manta_status pack_schema(const struct manta__schema *s, manta_value *to)
-{
-  size_t n = (size_t)s->count;
-  const char **names = manta__calloc(n + 1, sizeof *names);
-  struct manta__type *types = manta__calloc(n + 1, sizeof *types);
-  manta_status st = names && types ? MANTA_OK : MANTA_ENOMEM;
-  for (size_t i = 0; i < n && st == MANTA_OK; i++) {
-    names[i] = s->field[i].name;
-    types[i] = s->field[i].type;
-  }
-  if (st == MANTA_OK)
-    st = manta__plan_put_strings(to, "fields", names, n);
-  if (st == MANTA_OK)
-    st = manta__plan_put_bytes(to, "field_types", types, n * sizeof *types);
-  manta__free(names);
-  manta__free(types);
-  return st;
-}
-
 manta_status manta__files_pack(const manta_dataset *d, manta_value *to, manta_error *err)
 {
   const struct manta__files *f = (const struct manta__files *)d;
@@ -134,7 +115,7 @@ manta_status manta__files_pack(const manta_dataset *d, manta_value *to, manta_er
   MANTA_TRY(manta_value_put_string(to, "format", f->format->name));
   MANTA_TRY(pack_files(f, to));
   MANTA_TRY(pack_blocks(&f->blocks, to));
-  return pack_schema(f->schema, to);
+  return manta__plan_put_schema(to, f->schema);
 }
 
 // --- and back -----------------------------------------------------------------------------------
@@ -171,43 +152,13 @@ static manta_status read_blocks(struct manta__files *f, const manta_value *from,
   return MANTA_OK;
 }
 
-static manta_status read_fields(struct manta__schema_field *fields, size_t n,
-                                const manta_value *names, const char *types, manta_error *err)
-{
-  for (size_t i = 0; i < n; i++) {
-    struct manta__type *t = &fields[i].type;
-    memcpy(t, types + i * sizeof *t, sizeof *t);
-    t->logical[MANTA__LOGICAL_MAX - 1] = 0;
-    fields[i].name = manta_value_as_string(manta_value_at(names, i), "");
-    MANTA_TRY(manta__type_check(t, err));
-  }
-  return MANTA_OK;
-}
-
-static manta_status read_schema(struct manta__files *f, const manta_value *from, manta_error *err)
-{
-  const manta_value *names = manta_value_get(from, "fields");
-  size_t n = 0;
-  const char *types = manta__plan_get_bytes(from, "field_types", sizeof(struct manta__type), &n);
-  if (!types || !names || names->type != MANTA_LIST || names->count != n || n > MANTA__COLUMNS_MAX)
-    return manta__plan_malformed(err);
-  struct manta__schema_field *fields = manta__calloc(n + 1, sizeof *fields);
-  if (!fields)
-    return manta_error_set(err, MANTA_ENOMEM, "no memory for %zu columns", n);
-  manta_status st = read_fields(fields, n, names, types, err);
-  if (st == MANTA_OK)
-    st = manta__schema_create(&f->schema, fields, (int)n, err);
-  manta__free(fields);
-  return st;
-}
-
 static manta_status restore(struct manta__files *f, const manta_value *from, manta_error *err)
 {
   const char *format = manta_value_as_string(manta_value_get(from, "format"), "");
   MANTA_TRY(manta__format_named(&f->format, format, err));
   MANTA_TRY(read_files(f, from, err));
   MANTA_TRY(read_blocks(f, from, err));
-  MANTA_TRY(read_schema(f, from, err));
+  MANTA_TRY(manta__plan_get_schema(from, &f->schema, err));
   MANTA_TRY(manta__files_choose(f, err));
   if (f->config.filter)
     MANTA_TRY(manta__filter_check(&f->filter, f->schema, err));

@@ -41,7 +41,9 @@ manta_status manta__files_file(struct manta__files *f, int32_t file, struct mant
   else if (!f->format->stays_packed)
     form = manta__compression_of(name);
   *out = (struct manta__file){.compression = form, .config = &f->config};
-  return manta__source_open(&out->source, name, err);
+  MANTA_TRY(manta__source_open(&out->source, name, err));
+  out->source->took = &f->d.tally.read;
+  return MANTA_OK;
 }
 
 // Of the first file that has one. One of no bytes is not opened, unless there is no other.

@@ -12,7 +12,7 @@ static const struct manta__step *const steps[] = {
     &manta__step_files,   &manta__step_add,     &manta__step_filter, &manta__step_sample,
     &manta__step_project, &manta__step_union,   &manta__step_limit,  &manta__step_zip,
     &manta__step_fold,    &manta__step_shuffle, &manta__step_repeat, &manta__step_part,
-    &manta__step_range};
+    &manta__step_range,   &manta__step_apply};
 
 manta_status manta__plan_malformed(manta_error *err)
 {
@@ -95,6 +95,58 @@ manta_status manta__plan_get_strings(const manta_value *from, const char *key,
   return MANTA_OK;
 }
 
+// --- schemas ------------------------------------------------------------------------------------
+
+manta_status manta__plan_put_schema(manta_value *to, const struct manta__schema *s)
+{
+  size_t n = (size_t)s->count;
+  const char **names = manta__calloc(n + 1, sizeof *names);
+  struct manta__type *types = manta__calloc(n + 1, sizeof *types);
+  manta_status st = names && types ? MANTA_OK : MANTA_ENOMEM;
+  for (size_t i = 0; i < n && st == MANTA_OK; i++) {
+    names[i] = s->field[i].name;
+    types[i] = s->field[i].type;
+  }
+  if (st == MANTA_OK)
+    st = manta__plan_put_strings(to, "fields", names, n);
+  if (st == MANTA_OK)
+    st = manta__plan_put_bytes(to, "field_types", types, n * sizeof *types);
+  manta__free(names);
+  manta__free(types);
+  return st;
+}
+
+static manta_status read_fields(struct manta__schema_field *fields, size_t n,
+                                const manta_value *names, const char *types, manta_error *err)
+{
+  for (size_t i = 0; i < n; i++) {
+    struct manta__type *t = &fields[i].type;
+    memcpy(t, types + i * sizeof *t, sizeof *t);
+    t->logical[MANTA__LOGICAL_MAX - 1] = 0;
+    fields[i].name = manta_value_as_string(manta_value_at(names, i), "");
+    MANTA_TRY(manta__type_check(t, err));
+  }
+  return MANTA_OK;
+}
+
+manta_status manta__plan_get_schema(const manta_value *from, struct manta__schema **out,
+                                    manta_error *err)
+{
+  const manta_value *names = manta_value_get(from, "fields");
+  size_t n = 0;
+  const char *types = manta__plan_get_bytes(from, "field_types", sizeof(struct manta__type), &n);
+  if (!types || !names || names->type != MANTA_LIST || names->count != n || n > MANTA__COLUMNS_MAX)
+    return manta__plan_malformed(err);
+  struct manta__schema_field *fields = manta__calloc(n + 1, sizeof *fields);
+  if (!fields)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for %zu columns", n);
+  manta_status st = read_fields(fields, n, names, types, err);
+  if (st == MANTA_OK)
+    st = manta__schema_create(out, fields, (int)n, err);
+  manta__free(fields);
+  return st;
+}
+
 // --- sending ------------------------------------------------------------------------------------
 
 /* The steps that are in the list already, by number. */
@@ -160,6 +212,14 @@ manta_status manta__plan_pack(manta_dataset *d, manta_value *out, manta_error *e
     manta_value_move(out, &list);
   manta_value_fini(&list);
   return no_memory(st, err);
+}
+
+bool manta__plan_calls(const manta_dataset *d)
+{
+  bool calls = d->step == &manta__step_apply;
+  for (int i = 0; i < d->inputs && !calls; i++)
+    calls = manta__plan_calls(d->input[i]);
+  return calls;
 }
 
 // --- receiving ----------------------------------------------------------------------------------

@@ -44,6 +44,11 @@ static manta_status project_next(struct manta__scan *s, manta_batch **out, manta
   return st < 0 ? st : (manta_status)1;
 }
 
+static manta_status late(manta_dataset *d, manta_batch *in, manta_batch **out, manta_error *err)
+{
+  return manta__batch_select(out, in, d->out, ((const struct project_data *)d)->pick, err);
+}
+
 static manta_status scan(struct manta__scan **out, manta_dataset *d, int64_t block,
                          const struct manta__want *want, manta_error *err)
 {
@@ -94,6 +99,7 @@ const struct manta__step manta__step_project = {
     .takes = takes,
     .ask = ask,
     .scan = scan,
+    .late = late,
     .explain = explain,
     .fini = fini,
     .pack = pack,

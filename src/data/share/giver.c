@@ -2,7 +2,7 @@
  *
  * data/share/giver.c - the reader's side: a loader for each connection, slots that it fills.
  */
-#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
-#include "base/log.h"
 #include "data/loader/cache.h"
 #include "data/plan/pack.h"
+#include "data/share/callers.h"
 #include "data/share/image.h"
 #include "data/share/share.h"
 #include "sys/shm.h"
@@ -22,14 +21,12 @@
 
 #define SETS_MAX 64   /* data sets that are kept for their blocks */
 #define OPEN_S   60.0 /* for a worker to say what it wants */
-#define PAGE     ((size_t)4096)
 
 // --- data sets ----------------------------------------------------------------------------------
 
 /* By their plans. */
 struct giver_set {
   uint64_t hash;
-  size_t bytes;
   manta_dataset *d; /* NULL: unused */
   int users;
   uint64_t used;
@@ -40,53 +37,47 @@ static struct giver_set sets[SETS_MAX];
 static uint64_t uses;
 static bool placed; // environment and directory are the workers'
 
-// Those of the run: paths and credentials mean the same here.
-static void take_place(const manta_value *request)
-{
-  const manta_value *env = manta_value_get(request, "env");
-  const char *cwd = manta_value_as_string(manta_value_get(request, "cwd"), NULL);
-  if (placed)
-    return;
-  placed = true;
-  for (size_t i = 0; env && env->type == MANTA_LIST && i < env->count; i++) {
-    const char *pair = manta_value_as_string(manta_value_at(env, i), "");
-    const char *eq = strchr(pair, '=');
-    char *name = eq && eq > pair ? manta__strndup(pair, (size_t)(eq - pair)) : NULL;
-    if (name)
-      setenv(name, eq + 1, 1);
-    manta__free(name);
-  }
-  if (cwd && chdir(cwd) < 0)
-    manta__warn("the reader cannot go to %s: %m", cwd);
-}
-
-static struct giver_set *find_set(uint64_t hash, size_t bytes)
+static struct giver_set *find_set(uint64_t hash)
 {
   struct giver_set *place = NULL;
   for (int i = 0; i < SETS_MAX; i++) {
-    if (sets[i].d && sets[i].hash == hash && sets[i].bytes == bytes)
+    if (sets[i].d && sets[i].hash == hash)
       return &sets[i];
     if (!sets[i].users && (!place || sets[i].used < place->used))
       place = &sets[i];
   }
   if (place) {
     manta__dataset_unref(place->d);
-    *place = (struct giver_set){.hash = hash, .bytes = bytes};
+    *place = (struct giver_set){.hash = hash};
   }
   return place;
 }
 
-static manta_status open_set(struct giver_set **out, const void *p, size_t bytes, manta_error *err)
+static manta_status make_set(struct giver_set *s, const manta_value *request, manta_error *err)
+{
+  const manta_value *packed = manta_value_get(request, "plan");
+  manta_value plan = {0};
+  if (!packed || packed->type != MANTA_BYTES)
+    return manta__plan_malformed(err);
+  MANTA_TRY(manta_value_unpack(&plan, packed->u.s, packed->count, err));
+  manta_status st = manta__plan_unpack(&s->d, &plan, err);
+  manta_value_fini(&plan);
+  return st;
+}
+
+static manta_status open_set(struct giver_set **out, uint64_t hash, const void *p, size_t bytes,
+                             manta_error *err)
 {
   manta_value request = {0};
-  struct giver_set *s = find_set(manta__hash(p, bytes), bytes);
+  struct giver_set *s = find_set(hash);
   if (!s)
     return manta_error_set(err, MANTA_ENOROOM, "more than %d data sets are being read", SETS_MAX);
   if (!s->d) {
     MANTA_TRY(manta_value_unpack(&request, p, bytes, err));
-    take_place(&request);
-    const manta_value *plan = manta_value_get(&request, "plan");
-    manta_status st = plan ? manta__plan_unpack(&s->d, plan, err) : manta__plan_malformed(err);
+    if (!placed)
+      manta__home_take(&request);
+    placed = true;
+    manta_status st = make_set(s, &request, err);
     manta_value_fini(&request);
     MANTA_TRY(st);
   }
@@ -101,6 +92,57 @@ static void close_set(struct giver_set *s)
   pthread_mutex_lock(&lock);
   s->users--;
   pthread_mutex_unlock(&lock);
+}
+
+// --- who is served ------------------------------------------------------------------------------
+
+/* A connection, by its number. */
+struct giver_client {
+  struct giver_client *next;
+  uint64_t number;
+  int sock;
+};
+
+static struct giver_client *clients;
+static uint64_t served;
+
+static void enter(struct giver_client *c, int sock)
+{
+  pthread_mutex_lock(&lock);
+  *c = (struct giver_client){clients, ++served, sock};
+  clients = c;
+  pthread_mutex_unlock(&lock);
+}
+
+static void leave(const struct giver_client *c)
+{
+  struct giver_client **at = &clients;
+  pthread_mutex_lock(&lock);
+  while (*at != c)
+    at = &(*at)->next;
+  *at = c->next;
+  pthread_mutex_unlock(&lock);
+}
+
+uint64_t manta__giver_served(void)
+{
+  pthread_mutex_lock(&lock);
+  uint64_t n = served;
+  pthread_mutex_unlock(&lock);
+  return n;
+}
+
+bool manta__giver_waits(uint64_t until)
+{
+  bool any = false, waits = false;
+  pthread_mutex_lock(&lock);
+  for (const struct giver_client *c = clients; c && !waits; c = c->next) {
+    struct pollfd p = {.fd = c->sock, .events = POLLRDHUP};
+    any |= c->number <= until;
+    waits = c->number <= until && (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLHUP | POLLRDHUP)));
+  }
+  pthread_mutex_unlock(&lock);
+  return waits || !any;
 }
 
 // --- a connection -------------------------------------------------------------------------------
@@ -137,18 +179,8 @@ static manta_status size_slot(struct giver_slot *s, size_t bytes, bool *fresh, m
   if (!*fresh)
     return MANTA_OK;
   drop_slot(s);
-  size_t room = (bytes + bytes / 4 + PAGE - 1) / PAGE * PAGE;
-  MANTA_TRY(manta__shm_create("manta-batch", room, &s->fd, err));
-  manta_status st = MANTA_OK;
-  if (posix_fallocate(s->fd, 0, (off_t)room)) // else the first write would be a signal
-    st = manta_error_set(err, MANTA_ENOMEM, "no shared memory for a batch of %zu bytes", bytes);
-  if (st == MANTA_OK)
-    st = manta__shm_map(s->fd, &s->p, &s->bytes, err);
-  if (st < 0) {
-    s->p = NULL;
-    manta__fd_close(&s->fd);
-    return st;
-  }
+  s->p = NULL;
+  MANTA_TRY(manta__image_create("manta-batch", bytes + bytes / 4, &s->fd, &s->p, &s->bytes, err));
   manta__cache_charge((int64_t)s->bytes);
   return MANTA_OK;
 }
@@ -179,7 +211,9 @@ static void fill_in_times(struct giver *g, struct manta__share_said *m)
   m->times =
       (struct manta__feed_times){(int64_t)(t.parse * 1e9), (int64_t)(t.idle * 1e9), t.bytes_max};
   m->make = (int64_t)(t.make * 1e9);
-  m->read = d.bytes;
+  m->step = (int64_t)(d.step * 1e9);
+  m->read = (int64_t)(d.read * 1e9);
+  m->file_bytes = d.bytes;
   m->skipped = d.skipped;
   manta__track_get(g->l->track, &epoch, &m->at);
 }
@@ -187,8 +221,17 @@ static void fill_in_times(struct giver *g, struct manta__share_said *m)
 // False: the worker is gone.
 static bool say(struct giver *g, struct manta__share_said *m, int fd)
 {
-  size_t n = offsetof(struct manta__share_said, message) + strlen(m->message) + 1;
+  size_t n = offsetof(struct manta__share_said, text) + strlen(m->text) + 1;
   return manta__sock_send(g->sock, m, n, &fd, fd >= 0) == (ssize_t)n;
+}
+
+// With what functions gave beside it.
+static void say_failure(struct giver *g, struct manta__share_said *m, const manta_error *err)
+{
+  int fd = manta__callers_take_raised(err->message);
+  memcpy(m->text, err->message, sizeof err->message);
+  say(g, m, fd);
+  manta__fd_close(&fd);
 }
 
 // False: nothing more is to be said.
@@ -214,10 +257,12 @@ static bool give_one(struct giver *g)
     manta_batch_destroy(b);
   }
   m.status = st;
-  if (st < 0)
-    memcpy(m.message, err.message, sizeof m.message);
   s->free = false;
-  return say(g, &m, fresh && st == 1 ? s->fd : -1) && st == 1;
+  if (st < 0)
+    say_failure(g, &m, &err);
+  else if (g->want.speaks)
+    manta__callers_take_output(m.text, sizeof m.text);
+  return st >= 0 && say(g, &m, fresh && st == 1 ? s->fd : -1) && st == 1;
 }
 
 // --- its beginning ------------------------------------------------------------------------------
@@ -235,7 +280,7 @@ static manta_status open_plan(struct giver *g, int fd, manta_error *err)
   size_t bytes;
   MANTA_TRY(manta__shm_map(fd, &p, &bytes, err));
   pthread_mutex_lock(&lock);
-  manta_status st = open_set(&g->set, p, bytes, err);
+  manta_status st = open_set(&g->set, g->want.plan, p, bytes, err);
   pthread_mutex_unlock(&lock);
   manta__shm_unmap(p, bytes);
   return st;
@@ -275,16 +320,16 @@ static bool hear(struct giver *g, int *fd)
 void manta__giver_serve(int sock)
 {
   struct giver g = {.sock = sock};
+  struct giver_client client;
   manta_error err = MANTA_ERROR_INIT;
   int fd = -1;
   for (int i = 0; i < MANTA__SHARE_SLOTS; i++)
     g.slot[i] = (struct giver_slot){.fd = -1, .free = true};
+  enter(&client, sock);
   if (hear(&g, &fd)) {
     struct manta__share_said m = {.status = open_loader(&g, fd, &err)};
-    if (m.status < 0) {
-      memcpy(m.message, err.message, sizeof m.message);
-      say(&g, &m, -1);
-    }
+    if (m.status < 0)
+      say_failure(&g, &m, &err);
     while (m.status == MANTA_OK && give_one(&g))
       ;
   }
@@ -294,5 +339,6 @@ void manta__giver_serve(int sock)
     close_set(g.set);
   for (int i = 0; i < MANTA__SHARE_SLOTS; i++)
     drop_slot(&g.slot[i]);
+  leave(&client);
   close(sock);
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/share/image.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "sys/shm.h"
+#include "sys/sock.h"
 
 #define MAGIC 0x31676d496e616dull /* "manImg1" */
 #define ALIGN ((size_t)64)
+#define PAGE  ((size_t)4096)
 
 struct image_head {
   uint64_t magic;
@@ -56,6 +60,22 @@ size_t manta__image_bytes(const manta_batch *b)
     for (int k = 0; k < MANTA__BUFFERS; k++)
       bytes += align(buffer_bytes(&b->column[i], k));
   return bytes;
+}
+
+manta_status manta__image_create(const char *name, size_t bytes, int *fd, void **p, size_t *mapped,
+                                 manta_error *err)
+{
+  size_t room = (bytes + PAGE - 1) / PAGE * PAGE;
+  room = room ? room : PAGE;
+  MANTA_TRY(manta__shm_create(name, room, fd, err));
+  manta_status st = MANTA_OK;
+  if (posix_fallocate(*fd, 0, (off_t)room)) // else the first write would be a signal
+    st = manta_error_set(err, MANTA_ENOMEM, "no shared memory for a batch of %zu bytes", bytes);
+  if (st == MANTA_OK)
+    st = manta__shm_map(*fd, p, mapped, err);
+  if (st < 0)
+    manta__fd_close(fd);
+  return st;
 }
 
 // --- writing ------------------------------------------------------------------------------------

@@ -11,6 +11,9 @@
 
 #include "data/column/batch.h"
 
+/* Shared memory for an image, all of it there: a memfd, and where it is mapped (shm_unmap it). */
+manta_status manta__image_create(const char *name, size_t bytes, int *fd, void **p, size_t *mapped,
+                                 manta_error *err);
 size_t manta__image_bytes(const manta_batch *b);
 /* `to` has so many bytes, and begins at a multiple of 64. */
 void manta__image_write(void *to, const manta_batch *b);

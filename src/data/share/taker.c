@@ -2,15 +2,17 @@
  *
  * data/share/taker.c - the worker's side: batches that lie in slots of the reader.
  */
-#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "data/plan/pack.h"
+#include "base/hash.h"
+#include "data/plan/apply.h"
+#include "data/plan/late.h"
 #include "data/share/image.h"
 #include "data/share/share.h"
+#include "sys/file.h"
 #include "sys/shm.h"
 #include "sys/sock.h"
 
@@ -108,13 +110,15 @@ static manta_status take_map(struct taker_link *l, int slot, int fd, manta_error
 // --- batches ------------------------------------------------------------------------------------
 
 struct taker {
-  manta_dataset *d;
+  manta_dataset *d;   /* whose late steps the loader does */
+  manta_dataset *cut; /* what the reader cuts; borrowed from d */
   struct manta__share_source source;
   struct manta__share_open open;
   int request; /* memfd */
   struct taker_link *link;
-  int lost; /* readers, since the last batch */
-  struct manta__share_said last;
+  int lost;                       /* readers, since the last batch */
+  struct manta__feed_times times; /* of the reader's loader, with its last word */
+  int64_t make;
 };
 
 // Where it lies: the slot is the reader's again when the batch is destroyed.
@@ -132,7 +136,7 @@ static manta_status view(struct taker *t, const struct manta__share_said *m, man
   atomic_fetch_add(&map->refs, 1);
   atomic_fetch_add(&t->link->refs, 1);
   atomic_fetch_add(&t->link->held, 1);
-  manta_status st = manta__image_view(out, t->d->out, map->p, (size_t)m->bytes, held, err);
+  manta_status st = manta__image_view(out, t->cut->out, map->p, (size_t)m->bytes, held, err);
   manta__memory_unref(held);
   return st;
 }
@@ -145,7 +149,7 @@ static manta_status copy(struct taker *t, const struct manta__share_said *m, man
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a batch");
   memcpy(own->data, t->link->map[m->slot]->p, (size_t)m->bytes);
   give_back(t->link, m->slot);
-  manta_status st = manta__image_view(out, t->d->out, own->data, (size_t)m->bytes, own, err);
+  manta_status st = manta__image_view(out, t->cut->out, own->data, (size_t)m->bytes, own, err);
   manta__memory_unref(own);
   return st;
 }
@@ -198,7 +202,7 @@ static manta_status hear(struct taker *t, struct manta__share_said *m, int *fd, 
   *fd = -1;
   *m = (struct manta__share_said){0};
   ssize_t n = rc < 0 ? -1 : manta__sock_recv(t->link->sock, m, sizeof *m, fd, 1, &count);
-  return (manta_status)(n >= (ssize_t)offsetof(struct manta__share_said, message));
+  return (manta_status)(n >= (ssize_t)offsetof(struct manta__share_said, text));
 }
 
 // Another one, behind the last batch.
@@ -219,10 +223,36 @@ static manta_status replace(struct taker *t, manta_error *err)
 // Of all files, by all workers of the host: what the data set here would have counted.
 static void note(struct taker *t, const struct manta__share_said *m)
 {
-  t->last = *m;
+  struct manta__tally *tally = &manta__late_base(t->d)->tally;
+  t->times = m->times;
+  t->make = m->make;
   t->open.from = m->at;
-  atomic_store(&t->d->tally.bytes, m->read);
-  atomic_store(&t->d->tally.skipped, m->skipped);
+  atomic_store(&tally->bytes, m->file_bytes);
+  atomic_store(&tally->skipped, m->skipped);
+  atomic_store(&tally->step_there, m->step);
+  atomic_store(&tally->read_there, m->read);
+}
+
+// A function's, as if it had been called here.
+static void print(const char *text)
+{
+  size_t n = strlen(text);
+  if (n)
+    manta__write_all(STDOUT_FILENO, text, n, NULL);
+}
+
+static manta_status fail(struct taker *t, const struct manta__share_said *m, int fd,
+                         manta_error *err)
+{
+  manta_error why = MANTA_ERROR_INIT;
+  void *p;
+  size_t bytes;
+  manta_error_set(&why, (manta_status)m->status, "%s", m->text);
+  if (fd >= 0 && manta__shm_map(fd, &p, &bytes, NULL) == MANTA_OK) {
+    manta__apply_raised(t->d, p, bytes, &why);
+    manta__shm_unmap(p, bytes);
+  }
+  return manta_error_set(err, why.status, "%s", why.message);
 }
 
 static manta_status taker_next(void *ctx, manta_batch **out, struct manta__position *at,
@@ -235,10 +265,10 @@ static manta_status taker_next(void *ctx, manta_batch **out, struct manta__posit
   while ((st = hear(t, &m, &fd, err)) == 0)
     MANTA_TRY(replace(t, err));
   MANTA_TRY(st);
-  m.message[sizeof m.message - 1] = 0;
-  st = m.status;
-  if (st < 0)
-    manta_error_set(err, st, "%s", m.message);
+  m.text[sizeof m.text - 1] = 0;
+  st = m.status < 0 ? fail(t, &m, fd, err) : (manta_status)m.status;
+  if (st >= 0)
+    print(m.text);
   if (st == 1) {
     manta_status took = unfold(t, &m, fd, out, err);
     st = took < 0 ? took : st;
@@ -269,11 +299,11 @@ static void taker_close(void *ctx)
 static void taker_times(void *ctx, struct manta__feed_times *to, int64_t *make)
 {
   const struct taker *t = ctx;
-  to->parse += t->last.times.parse;
-  to->idle += t->last.times.idle;
-  *make += t->last.make;
-  if (t->last.times.bytes_max > to->bytes_max)
-    to->bytes_max = t->last.times.bytes_max;
+  to->parse += t->times.parse;
+  to->idle += t->times.idle;
+  *make += t->make;
+  if (t->times.bytes_max > to->bytes_max)
+    to->bytes_max = t->times.bytes_max;
 }
 
 static void taker_fini(void *ctx)
@@ -287,22 +317,23 @@ static void taker_fini(void *ctx)
 
 // --- life ---------------------------------------------------------------------------------------
 
-static manta_status describe(manta_dataset *d, manta_value *request, manta_error *err)
+// With the plan as bytes: its hash names the data set in the reader.
+static manta_status describe(struct taker *t, manta_value *request, manta_error *err)
 {
   manta_value plan = {0};
-  char cwd[PATH_MAX];
+  void *bytes = NULL;
   size_t n = 0;
-  manta_status st = manta__plan_pack(d, &plan, err);
-  while (environ[n])
-    n++;
+  manta_status st = manta__plan_pack(t->cut, &plan, err);
+  if (st == MANTA_OK)
+    st = manta_value_pack(&plan, &bytes, &n, err);
+  t->open.plan = manta__hash(bytes, n);
   if (st == MANTA_OK)
     st = manta_value_set_map(request);
   if (st == MANTA_OK)
-    st = manta_value_put(request, "plan", &plan);
-  if (st == MANTA_OK && getcwd(cwd, sizeof cwd))
-    st = manta_value_put_string(request, "cwd", cwd);
+    st = manta__plan_put_bytes(request, "plan", bytes, n);
   if (st == MANTA_OK)
-    st = manta__plan_put_strings(request, "env", (const char *const *)environ, n);
+    st = manta__home_put(request);
+  manta_free(bytes);
   manta_value_fini(&plan);
   return st < 0 && st != MANTA_EUNSUPPORTED ? manta_error_set(err, st, "no memory for a plan") : st;
 }
@@ -312,7 +343,7 @@ static manta_status make_request(struct taker *t, manta_error *err)
   manta_value request = {0};
   void *bytes = NULL;
   size_t n = 0;
-  manta_status st = describe(t->d, &request, err);
+  manta_status st = describe(t, &request, err);
   if (st == MANTA_OK)
     st = manta_value_pack(&request, &bytes, &n, err);
   if (st == MANTA_OK)
@@ -326,10 +357,13 @@ manta_status manta__taker_create(struct manta__supply *out, manta_dataset *d,
                                  const manta_loader_config *c,
                                  const struct manta__share_source *source, manta_error *err)
 {
+  struct manta__late late;
+  MANTA_TRY(manta__late_split(&late, d, err));
   struct taker *t = manta__calloc(1, sizeof *t);
   if (!t)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a loader");
-  *t = (struct taker){.d = manta__dataset_ref(d), .source = *source, .request = -1};
+  *t = (struct taker){
+      .d = manta__dataset_ref(d), .cut = late.early, .source = *source, .request = -1};
   int slots = HELD + (c->prefetch > 0 ? c->prefetch : 1);
   t->open =
       (struct manta__share_open){.magic = MANTA__SHARE_MAGIC,
@@ -339,6 +373,7 @@ manta_status manta__taker_create(struct manta__supply *out, manta_dataset *d,
                                  .tail = (int32_t)c->tail,
                                  .threads = c->threads,
                                  .slots = slots < MANTA__SHARE_SLOTS ? slots : MANTA__SHARE_SLOTS,
+                                 .speaks = source->speaks,
                                  .memory_limit = c->memory_limit};
   manta_status st = make_request(t, err);
   if (st < 0) {

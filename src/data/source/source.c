@@ -2,10 +2,12 @@
 #include "data/source/source.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 static const struct manta__place *const places[] = {&manta__place_file, &manta__place_http,
                                                     &manta__place_https, &manta__place_s3};
@@ -56,7 +58,13 @@ manta_status manta__source_read(struct manta__source *s, int64_t at, void *to, s
     return manta_error_set(err, MANTA_EINVAL,
                            "%s: %zu bytes at %" PRId64 " are not in its %" PRId64 " bytes", s->name,
                            n, at, s->size);
-  return n ? s->place->read(s, at, to, n, err) : MANTA_OK;
+  if (n == 0)
+    return MANTA_OK;
+  int64_t from = manta__now();
+  manta_status st = s->place->read(s, at, to, n, err);
+  if (s->took)
+    atomic_fetch_add_explicit(s->took, manta__now() - from, memory_order_relaxed);
+  return st;
 }
 
 void manta__source_expect(struct manta__source *s, int64_t from, int64_t to)
