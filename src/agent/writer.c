@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "ckpt/slot.h"
 #include "ckpt/store.h"
 #include "event/log.h"
 #include "group/proto.h"
@@ -22,6 +24,7 @@
 
 #define LOCK_WAIT_S    60.0  /* for a writer before us to finish */
 #define ROWS_WAIT_S    600.0 /* for the driver to have logged the rows of a snapshot */
+#define ROWS_LAST_S    2.0   /* … when its run is over for the agent, or that is gone */
 #define MAX_LOST_RINGS 4096
 
 struct writer {
@@ -77,15 +80,29 @@ static void salvage(struct writer *w, struct manta__msg *m)
 
 static bool handle_while_waiting(struct writer *w, int64_t by);
 
+// Whether the rows that belong to it can still come, and be kept.
+static manta_status check_rows(const struct writer *w, const struct manta__ring *ring, uint64_t pos,
+                               const struct manta__slot_meta *slot, manta_error *err)
+{
+  if (w->driver_lost && !w->logged) // a trial that went on from it would never report them
+    return manta_error_set(err, MANTA_ECANCELED, "the rows before it went with the driver");
+  if (atomic_load(&slot->unreported) || (w->driver_lost && atomic_load(&ring->h->head) < pos))
+    return manta_error_set(err, MANTA_ECANCELED, "the report that it was saved for never came");
+  return MANTA_OK;
+}
+
 // The rows that belong to the snapshot must be in run.log first: decision 1.
 static manta_status await_rows(struct writer *w, struct manta__ring *ring, uint64_t pos,
-                               manta_error *err)
+                               const struct manta__slot_meta *slot, manta_error *err)
 {
-  int64_t by = manta__deadline(ROWS_WAIT_S);
+  int64_t by = manta__deadline(ROWS_WAIT_S), last = MANTA__NEVER;
   for (int64_t pause = 200000; atomic_load(&ring->h->tail) < pos;) {
+    MANTA_TRY(check_rows(w, ring, pos, slot, err));
     if (w->driver_lost)
-      return MANTA_OK; // salvaged, as far as they are there
-    if (manta__now() > by)
+      return MANTA_OK; // salvaged
+    if (w->agent_lost && last == MANTA__NEVER)
+      last = manta__deadline(ROWS_LAST_S);
+    if (manta__now() > (last < by ? last : by))
       return manta_error_set(err, MANTA_ETIMEDOUT, "the driver does not log the rows before it");
     int64_t until = manta__now() + pause;
     handle_while_waiting(w, until);
@@ -105,6 +122,26 @@ static int last_segment(int rundir)
   }
 }
 
+// What was written becomes a checkpoint when its rows are kept.
+static manta_status commit(struct writer *w, struct manta__ring *ring, uint64_t pos, int slot,
+                           const struct manta__manifest *man, manta_error *err)
+{
+  struct manta__slot_meta *meta;
+  int last = last_segment(w->rundir);
+  manta_status st = manta__slot_map_meta(slot, &meta, err);
+  if (st == MANTA_OK) {
+    st = await_rows(w, ring, pos, meta, err);
+    munmap(meta, MANTA__SLOT_META);
+  }
+  if (st == MANTA_OK && w->logged)
+    st = manta__log_sync(w->rundir, last > 1 ? last - 1 : 1, last_segment(w->rundir), err);
+  if (st == MANTA_OK)
+    st = manta__store_commit(w->store, man, err);
+  if (st < 0)
+    manta__store_discard(w->store, man);
+  return st;
+}
+
 static manta_status persist(struct writer *w, struct manta__msg *m, const struct manta__snap_msg *s,
                             struct manta__manifest *man, manta_error *err)
 {
@@ -115,16 +152,8 @@ static manta_status persist(struct writer *w, struct manta__msg *m, const struct
     st = open_store(w, err);
     if (st == MANTA_OK)
       st = manta__store_write(w->store, slot, man, err);
-    if (st == MANTA_OK) {
-      int last = last_segment(w->rundir);
-      st = await_rows(w, &ring, s->ring_pos, err);
-      if (st == MANTA_OK && w->logged)
-        st = manta__log_sync(w->rundir, last > 1 ? last - 1 : 1, last_segment(w->rundir), err);
-      if (st == MANTA_OK)
-        st = manta__store_commit(w->store, man, err);
-      if (st < 0)
-        manta__store_discard(w->store, man);
-    }
+    if (st == MANTA_OK)
+      st = commit(w, &ring, s->ring_pos, slot, man, err);
     manta__ring_close(&ring);
   }
   manta__fd_close(&slot);

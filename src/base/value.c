@@ -363,6 +363,20 @@ const manta_value *manta_value_get(const manta_value *map, const char *key)
   return NULL;
 }
 
+const manta_value *manta__value_path(const manta_value *map, const char *path)
+{
+  const manta_value *v = manta_value_get(map, path);
+  if (v || !map || map->type != MANTA_MAP)
+    return v;
+  for (uint32_t i = 0; i < map->count && !v; i++) {
+    const manta_pair *p = &map->u.pairs[i];
+    size_t n = strlen(p->key);
+    if (p->value.type == MANTA_MAP && !strncmp(p->key, path, n) && path[n] == '/')
+      v = manta__value_path(&p->value, path + n + 1);
+  }
+  return v;
+}
+
 const manta_value *manta_value_at(const manta_value *list, size_t i)
 {
   return list && list->type == MANTA_LIST && i < list->count ? &list->u.items[i] : NULL;

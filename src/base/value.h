@@ -55,6 +55,9 @@ static inline char *manta__flat_text(struct manta__flat *f, const void *s, size_
  * or past the limit of the buffer. */
 manta_status manta__json_append(struct manta__buf *b, const manta_value *v, bool *lossy);
 
+/* An entry of a map, or "outer/inner" of maps in it. NULL: it is not there. */
+const manta_value *manta__value_path(const manta_value *map, const char *path);
+
 /* A copy for a record that people read: of a value that packs to more than 64 KiB the long strings
  * are cut, and bytes, long lists and deep ones are told by their lengths. `out` must be {0}; after
  * a failure it is to be finished. */

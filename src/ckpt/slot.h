@@ -13,6 +13,7 @@
  *     worker that gives up FILLING one).
  * (2) The content is constant while the state is READY, WRITING or RETIRED.
  * (3) A slot handed out for loading is RETIRED: it is never written again.
+ *     Only `unreported` is set then, once: such a snapshot is not written and not loaded.
  * (4) READY is stored (release) after the last byte: a worker killed at any moment leaves either a
  *     whole snapshot or none. Between two READY slots the larger (attempt, seq) is newer.
  */
@@ -52,8 +53,10 @@ struct manta__slot_meta {
   uint64_t value_off, value_len;     /* MessagePack */
   uint64_t capacity;                 /* bytes of the whole slot */
   int32_t world;
-  uint32_t directory; /* 1: a directory of the user's goes along (ckdir.h) */
-  uint64_t files;     /* number of the directory whose files go along (ckdir.h), or 0 */
+  uint32_t directory;          /* 1: a directory of the user's goes along (ckdir.h) */
+  uint64_t files;              /* number of the directory whose files go along (ckdir.h), or 0 */
+  _Atomic uint32_t unreported; /* 1, by the driver: the report that it belongs to never came */
+  uint32_t zero;
   struct manta__slot_part {
     uint64_t off, len; /* MessagePack; len 0: there is none */
   } extra[MANTA__EXTRA_COUNT];

@@ -380,6 +380,7 @@ static void fill_meta(struct manta__slot_meta *m, const struct slot_plan *p,
   m->value_len = p->value_len;
   m->files = snap->files;
   m->directory = snap->directory;
+  atomic_store_explicit(&m->unreported, 0, memory_order_relaxed);
   memcpy(m->extra, p->extra, sizeof m->extra);
 }
 

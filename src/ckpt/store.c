@@ -36,6 +36,8 @@
 #include "sys/sock.h"
 #include "sys/tree.h"
 
+#define GONE "gone-" /* before the name of a user's directory that is being removed */
+
 /* What a write has for its manifest, until it is committed or discarded. */
 struct pending {
   struct pending *next;
@@ -390,10 +392,16 @@ static manta_status put_manifest(manta__store *s, const struct manta__manifest *
   return st;
 }
 
+// Under another name first: who copies it meanwhile, as another trial does, has all of it or learns
+// that it is gone.
 static void remove_user(const manta__store *s, const char *name)
 {
   manta_error why = MANTA_ERROR_INIT;
-  if (manta__tree_remove(s->dir, name, &why) < 0)
+  char gone[80];
+  snprintf(gone, sizeof gone, GONE "%s", name);
+  if (strncmp(name, GONE, strlen(GONE)) == 0 || renameat(s->dir, name, s->dir, gone) < 0)
+    snprintf(gone, sizeof gone, "%s", name);
+  if (manta__tree_remove(s->dir, gone, &why) < 0)
     manta__warn("remove the directory %s of a checkpoint: %s", name, why.message);
 }
 
@@ -454,7 +462,9 @@ static manta_status sweep_one(void *ctx, const char *name)
   uint32_t attempt;
   uint64_t number;
   int64_t iteration;
-  if (manta__ckdir_user_parse(name, &attempt, &iteration))
+  if (strncmp(name, GONE, strlen(GONE)) == 0)
+    remove_user(w->store, name); // of a writer that died
+  else if (manta__ckdir_user_parse(name, &attempt, &iteration))
     sweep_beside(w, name, attempt, iteration, true);
   else if (manta__random_parse(name, &attempt, &iteration))
     sweep_beside(w, name, attempt, iteration, false);

@@ -83,7 +83,7 @@ struct manta__snap_msg {
   int64_t wid;
   int64_t iteration;
   int64_t capacity;  /* bytes of the slot: three of them are made */
-  uint64_t ring_pos; /* rank 0's rows up to here belong to it */
+  uint64_t ring_pos; /* rank 0's rows up to here belong to it; it counts when they are kept */
   uint64_t saves;    /* calls of save in this attempt, this one included */
 };
 

@@ -38,6 +38,7 @@ struct manta__ring_head {
   _Alignas(64) _Atomic uint64_t tail;
   _Alignas(64) _Atomic uint32_t asleep; /* the consumer wants a wake-up through the eventfd */
   _Atomic uint32_t waiting;             /* the producer waits for room: futex */
+  _Atomic uint32_t asked;               /* with what was given back last: asked to stop */
 };
 
 struct manta__ring_rec {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "train/form.h"
+#include "train/light.h"
 #include "train/rows.h"
 #include "train/run.h"
 #include "train/say.h"
@@ -78,8 +79,8 @@ static void on_settled(void *ctx, manta_status st, struct manta__msg *reply)
 static bool wrote_nothing(const manta_run *r)
 {
   const manta_trainer *t = r->trainer;
-  return r->exec ||
-         (r->light && t->newest.fd < 0 && t->hosts == 1 && !manta__link_remote(t->host[0].link));
+  bool none = t->newest.fd < 0 && !t->newest.disowned;
+  return r->exec || (r->light && none && t->hosts == 1 && !manta__link_remote(t->host[0].link));
 }
 
 // Asks all agents to say when nothing waits to be written any more.
@@ -125,6 +126,7 @@ void manta__run_finish(manta_run *r)
     gather_results(r);
   }
   manta__form_renew(r);
+  manta__light_finish(r);
   settle(r);
 }
 

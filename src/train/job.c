@@ -32,6 +32,8 @@ static manta_status fill_job(manta_value *job, manta_run *r, manta_train_fn fn, 
   }
   if (r->score)
     MANTA_TRY(manta_value_put_string(job, "score", r->score));
+  if (r->score_optional)
+    MANTA_TRY(manta_value_put_bool(job, "score_optional", true));
   if (r->light) {
     MANTA_TRY(manta_value_put_bool(job, "apart", r->apart));
     MANTA_TRY(manta_value_put_bool(job, "lockstep", r->lockstep));

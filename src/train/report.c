@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/pack.h"
+#include "base/value.h"
 #include "train/session.h"
 
 #define gate          manta__session_gate
@@ -84,9 +85,9 @@ static manta_status await_room(manta_session *s, size_t need, uint8_t **out, man
   return st;
 }
 
-static void note_score(manta_session *s, const manta_value *row)
+void manta__session_note_score(manta_session *s, const manta_value *row)
 {
-  const manta_value *v = manta_value_get(row, s->score_key);
+  const manta_value *v = manta__value_path(row, s->score_key);
   s->reported = true;
   if (!v)
     return;
@@ -98,7 +99,8 @@ static void note_score(manta_session *s, const manta_value *row)
 // Else retention would keep by a score that never comes. Before the first report there is none.
 bool manta__session_lacks_score(const manta_session *s)
 {
-  return s->score_key && !s->score_known && s->job->id.rank == 0 && s->reported;
+  return s->score_key && !s->score_optional && !s->score_known && s->job->id.rank == 0 &&
+         s->reported;
 }
 
 static manta_status check_row(const manta_value *row, size_t *bytes, manta_error *err)
@@ -145,7 +147,7 @@ static manta_status put(manta_session *s, const manta_value *row, size_t need, m
   manta__ring_publish(&w->ring, (size_t)(end - at), &id, wall, iteration);
   beat(s, now);
   if (s->score_key)
-    note_score(s, row);
+    manta__session_note_score(s, row);
   return MANTA_OK;
 }
 
@@ -161,6 +163,9 @@ static manta_status await_decision(manta_session *s, manta_error *err)
     manta__ring_wait_read(ring, ring->pos, manta__now() + step);
     step = 2 * step < WAIT_STEP_NS ? 2 * step : WAIT_STEP_NS;
   }
+  // As if it came by a message, but before anything else is reported.
+  if (st == MANTA_OK && atomic_load(&ring->h->asked))
+    atomic_store(&s->job->ctl->notice, 1);
   manta_session_heartbeat(s);
   atomic_store(&s->job->cell->stalled, 0);
   return st;
@@ -185,8 +190,9 @@ manta_status manta_session_report(manta_session *s, const manta_value *row, mant
     wake_driver(gate.worker);
     st = await_decision(s, err);
   }
-  // Whoever never saves has nothing to wait for after a notice.
-  if (st == MANTA_OK && manta_session_preempted(s) && !s->saves)
+  // Whoever never saves, or has saved for this row, has nothing to wait for after a notice.
+  bool settled = !s->saves || s->owed == manta_session_iteration(s);
+  if (st == MANTA_OK && manta_session_preempted(s) && settled)
     st = manta__session_asked_to_stop(err);
   manta__mutex_leave(&gate.row);
   manta__mutex_fence();

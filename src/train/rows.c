@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "train/newest.h"
 #include "train/run.h"
 #include "train/say.h"
 #include "train/trainer.h"
@@ -117,6 +118,7 @@ static void tell_done(manta_trainer *t, struct manta__peer *p)
   manta_run *r = t->run;
   int rank = manta__membership_rank(&r->membership, p->wid);
   p->done = false;
+  manta__newest_settle(t, p);
   manta__align_end(&r->align, rank);
   manta__membership_done(&r->membership, p->wid, MANTA_OK, NULL);
 }

@@ -16,7 +16,9 @@
 #include "base/log.h"
 #include "sys/sock.h"
 #include "train/form.h"
+#include "train/light.h"
 #include "train/muster.h"
+#include "train/newest.h"
 #include "train/recall.h"
 #include "train/rows.h"
 #include "train/say.h"
@@ -79,7 +81,11 @@ static void drop_peer(manta_trainer *t, int64_t wid)
     if ((*at)->wid == wid) {
       struct manta__peer *p = *at;
       *at = p->next;
-      manta__peer_free(p);
+      manta__newest_settle(t, p);
+      if (t->run && t->run->light)
+        manta__light_part(t->run, p);
+      else
+        manta__peer_free(p);
       return;
     }
 }
@@ -241,8 +247,10 @@ static void take_end(manta_run *r, struct manta__msg *m, const struct manta__don
     manta__rows_drain(t);
     return;
   }
-  if (p)
+  if (p) {
     manta__rows_read(t, p, MANTA__IGNORE);
+    manta__newest_settle(t, p);
+  }
   manta__rows_release(t);
   manta__membership_done(&r->membership, wid, st, &err);
 }
@@ -265,12 +273,7 @@ static void on_snap(manta_trainer *t, struct manta__link *n, struct manta__msg *
   if (!r || m->id.run != r->id || m->id.attempt != r->membership.attempt ||
       !manta__msg_copy(m, &s, sizeof s))
     return;
-  manta__fd_close(&t->newest.fd);
-  t->newest = (struct manta__newest){.fd = manta__msg_take_fd(m, 0),
-                                     .wid = s.wid,
-                                     .slot = s.slot,
-                                     .iteration = s.iteration,
-                                     .capacity = s.capacity};
+  manta__newest_take(t, m, &s, find_peer(t, s.wid));
   manta__membership_checkpoint(&r->membership, manta__now());
 }
 
@@ -279,8 +282,10 @@ static void on_stored(manta_trainer *t, struct manta__link *n, struct manta__msg
   manta_value v = {0};
   struct manta__stored_msg in;
   manta_run *r = t->parked ? t->parked : t->run;
-  if (r && manta__stored_msg_unpack(m, &v, &in, NULL) == MANTA_OK)
+  if (r && manta__stored_msg_unpack(m, &v, &in, NULL) == MANTA_OK) {
+    r->afresh = false; // what is newest on disk is its own
     manta__run_log(r, MANTA__EV_CKPT, &v);
+  }
   manta_value_fini(&v);
 }
 

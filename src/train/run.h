@@ -18,6 +18,7 @@
  *   form.h      attempts, and growing back; muster.h: the same on several hosts
  *   exchange.h  what ranks tell each other through the driver; recall.h: their random states
  *   rows.h      rings -> run.log -> align.h: iterations
+ *   newest.h    the newest snapshot in memory
  *   next.c      what the user's thread waits for; deliver.h: rows, output and callbacks there
  *   say.h       what it says, to the user and to run.log; screen.h: how it is shown
  *   progress.h  how far it is, for people
@@ -49,6 +50,7 @@
 struct manta__light;
 struct manta__link;
 struct manta__msg;
+struct manta__peer;
 
 struct manta_run {
   manta_trainer *trainer; /* NULL: the run has parted from it, and is over */
@@ -67,11 +69,13 @@ struct manta_run {
   struct manta__origin initial; /* the checkpoint that the user named, or nothing */
   struct manta__tty tty;
   struct manta__upload upload;
-  bool exec;              /* an execute call: no directory, no rows */
-  bool single;            /* … of rank 0 alone */
-  bool light, lockstep;   /* train/light.h; … in lockstep */
-  bool apart, afresh;     /* its function is called in forks; no checkpoint on disk counts */
-  bool resumed, replayed; /* adopted; finished already, only its results are given */
+  bool exec;                    /* an execute call: no directory, no rows */
+  bool single;                  /* … of rank 0 alone */
+  bool light, lockstep;         /* train/light.h; … in lockstep */
+  bool dealt;                   /* … nobody waits for an answer to its rows any more */
+  struct manta__peer *departed; /* … workers that are gone, with rows that were not answered */
+  bool apart, afresh;           /* its function is called in forks; no checkpoint on disk counts */
+  bool resumed, replayed;       /* adopted; finished already, only its results are given */
   manta__log_writer *log;
   uint64_t log_seq;
   struct manta__membership membership;
@@ -81,7 +85,7 @@ struct manta_run {
   const void *payload; /* the caller's, until the job is made */
   size_t payload_bytes;
   int keep_last, keep_best;
-  bool score_min;
+  bool score_min, score_optional;
   char *score;
   manta_value config;
   const manta_callbacks **callbacks;

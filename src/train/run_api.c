@@ -21,12 +21,14 @@
 #include "train/driver.h"
 #include "train/form.h"
 #include "train/light.h"
+#include "train/newest.h"
 #include "train/run.h"
 #include "train/sinks.h"
 #include "train/trainer.h"
 
-#define CLOSE_S 10.0
-#define drv     manta__drv
+#define CLOSE_S       10.0
+#define CLOSE_LIGHT_S 0.5 /* … where workers have ended: what is saved behind rows is not kept */
+#define drv           manta__drv
 
 // --- making and freeing --------------------------------------------------------------------------
 
@@ -41,6 +43,7 @@ static void let_go(manta_run *r)
   manta__progress_fini(r);
   manta__screen_fini(&r->screen);
   manta__deliver_free(r);
+  manta__light_free(r);
   manta__free(r->callbacks);
   manta__free(r->own);
   r->callbacks = NULL;
@@ -238,7 +241,7 @@ static manta_status launch(manta_run *r, manta_train_fn fn, uint32_t attempt, ma
     __atomic_store_n(&t->notice, 0, __ATOMIC_RELEASE);
     t->world = 0;
     if (!r->exec)
-      manta__fd_close(&t->newest.fd);
+      manta__newest_drop(t);
     manta__run_begin(r, attempt);
     manta__driver_wake();
   }
@@ -259,6 +262,7 @@ static manta_status settle_in(manta_run *r, manta_train_fn fn, const manta_run_c
     r->light = true;
     r->apart = l->apart;
     r->lockstep = l->lockstep;
+    r->score_optional = l->score_optional;
     r->afresh = l->fresh || l->from >= 0;
     *attempt = l->attempt;
     MANTA_TRY(manta__run_light_directory(r, l, err));
@@ -352,7 +356,7 @@ const manta_value *manta_run_failure(const manta_run *r)
 // Waits for the end of a run that is told to stop; with the lock held.
 static void stop_run(manta_run *r, const char *why)
 {
-  int64_t by = manta__deadline(CLOSE_S);
+  int64_t by = manta__deadline(r->light && r->finishing ? CLOSE_LIGHT_S : CLOSE_S);
   if (!r->over)
     manta__membership_stop(&r->membership, MANTA_ECANCELED, why);
   manta__driver_wake();

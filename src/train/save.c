@@ -98,11 +98,11 @@ static manta_status describe(manta_session *s, bool numbered, struct manta__snap
 {
   MANTA_TRY(manta__gate_enter_also(&gate, &gate.row, err));
   *out = (struct manta__snapshot){.id = numbered ? manta__session_next_id(s) : s->job->id,
-                                  .iteration = manta_session_iteration(s),
+                                  .iteration = manta_session_iteration(s) + s->ahead,
                                   .world = s->job->world,
                                   .has_score = s->has_score,
                                   .score = s->score};
-  *ring_pos = s->job->worker->ring.pos;
+  *ring_pos = s->job->worker->ring.pos + s->ahead; // one byte of the next row stands for all of it
   manta__mutex_leave(&gate.row);
   return MANTA_OK;
 }
@@ -174,6 +174,14 @@ static manta_status begin_save(manta_session *s, manta_error *err)
   return MANTA_OK;
 }
 
+// Whether this call may say that the run was asked to stop: one ahead leaves that to its report.
+static bool tells_of_notice(manta_session *s)
+{
+  bool ahead = atomic_exchange(&s->ahead, false);
+  s->owed = ahead ? manta_session_iteration(s) + 1 : 0;
+  return !ahead && manta_session_preempted(s);
+}
+
 // Other ranks may wait for rank 0 to have saved as often as they: a save that failed counts.
 static manta_status end_save(manta_session *s, manta_status st, manta_error *err)
 {
@@ -187,7 +195,8 @@ static manta_status end_save(manta_session *s, manta_status st, manta_error *err
       manta__worker_send(job->worker, &m, NULL);
     atomic_store(&job->ctl->saves, s->saves);
   }
-  return st == MANTA_OK && manta_session_preempted(s) ? manta__session_asked_to_stop(err) : st;
+  bool tell = tells_of_notice(s);
+  return st == MANTA_OK && tell ? manta__session_asked_to_stop(err) : st;
 }
 
 // In `save`.
@@ -206,6 +215,15 @@ manta_status manta_session_save_by(manta_session *s, const manta_state *state, m
   manta_status st = save_whole(s, state, fill, ctx, err);
   manta__mutex_leave(&gate.save);
   return st;
+}
+
+void manta_session_ahead(manta_session *s, const manta_value *row)
+{
+  s->ahead = s->in_run;
+  if (!row || !s->score_key || manta__gate_enter(&gate, &gate.row, "save", NULL) < 0)
+    return;
+  manta__session_note_score(s, row);
+  manta__mutex_leave(&gate.row);
 }
 
 manta_status manta_session_save(manta_session *s, const manta_state *state, manta_error *err)

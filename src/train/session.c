@@ -139,6 +139,8 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   s->loaded = s->let_go = s->has_score = s->kept = false;
   s->files = 0;
   s->directory = 0;
+  s->owed = 0;
+  s->ahead = false;
   s->last_report_ns = manta__now();
   manta__loaders_fini(&s->loaders);
   if (s->job->origin.count == 0)
@@ -185,6 +187,7 @@ static manta_status begin(manta_session *s, struct manta__job *job, manta_error 
   s->lockstep =
       job->id.rank == 0 && manta_value_as_bool(manta_value_get(&job->spec, "lockstep"), false);
   s->score_key = manta_value_as_string(manta_value_get(&job->spec, "score"), NULL);
+  s->score_optional = manta_value_as_bool(manta_value_get(&job->spec, "score_optional"), false);
   s->detailed = manta__knob_bool(MANTA__KNOB_DETAILED_METRICS);
   gethostname(s->host, sizeof s->host - 1);
   s->began_ns = manta__now();

@@ -34,7 +34,7 @@ struct manta_session {
   int64_t last_report_ns, began_ns;
   int64_t compared_ns, apart_ns; /* the wall clock and ours: when compared, and their difference */
   const char *score_key;         /* NULL: checkpoints have no score */
-  bool has_score;
+  bool score_optional, has_score;
   _Atomic bool score_known; /* the attempt has reported it, be it as NaN */
   _Atomic bool reported;    /* … or other metrics, where there is a score to be reported */
   double score;
@@ -45,6 +45,8 @@ struct manta_session {
   _Atomic uint64_t saves; /* how often save was called, on whatever rank */
   uint64_t files;         /* number of the directory whose files go with the next save, or 0 */
   int64_t directory;      /* iteration whose directory goes with the next save, or 0 */
+  _Atomic bool ahead;     /* the next save belongs to the report after it */
+  _Atomic int64_t owed;   /* … to this one, which the newest save was made for, or 0 */
   char files_dir[PATH_MAX], directory_path[PATH_MAX];
   struct manta__comms comms;
   struct manta__loaders loaders;
@@ -68,6 +70,8 @@ manta_status manta__session_in_run(const manta_session *s, const char *what, man
 struct manta__ident manta__session_next_id(const manta_session *s);
 /* MANTA_EPREEMPTED. */
 manta_status manta__session_asked_to_stop(manta_error *err);
+/* Takes the score of the next checkpoint out of a row, if it has one; in `row`. */
+void manta__session_note_score(manta_session *s, const manta_value *row);
 /* True: checkpoints are kept by a score, and this rank, which saves, has reported rows without. */
 bool manta__session_lacks_score(const manta_session *s);
 

@@ -57,11 +57,13 @@ struct manta__peer { /* a worker process */
 };
 
 struct manta__newest { /* the newest snapshot in memory */
-  int fd;              /* -1: none */
+  int fd;              /* -1: none … */
+  bool disowned;       /* … because its report never came; the writer may still have it */
   int64_t wid;
   int slot;
   int64_t iteration;
-  int64_t capacity; /* bytes of its slot, of which there are three */
+  int64_t capacity;  /* bytes of its slot, of which there are three */
+  uint64_t ring_pos; /* of its worker's ring: the rows before it belong to the snapshot */
 };
 
 struct manta_trainer {

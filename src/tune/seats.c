@@ -174,6 +174,13 @@ static void end_run(struct seats *all, struct seat *s)
   all->room = all->most; // perhaps there is room now
 }
 
+// With the rows that it has given out.
+static void end_trial(struct seat *s)
+{
+  manta_trainer_cancel(s->t);
+  manta__light_dealt(s->run);
+}
+
 static int next(struct manta__runner *r, double timeout_s, struct manta__happening *out,
                 manta_error *err)
 {
@@ -197,7 +204,7 @@ static int next(struct manta__runner *r, double timeout_s, struct manta__happeni
       out->iteration = rows.iteration;
       if (out->row->type == MANTA_MAP)
         return 1;
-      manta__light_answer(s->run); // rank 0 has not reported this one
+      manta__light_answer(s->run, false); // rank 0 has not reported this one
       continue;
     }
     out->kind = MANTA__HAPPENED_END;
@@ -214,14 +221,14 @@ static void go_on(struct manta__runner *r, uint64_t trial)
 {
   struct seat *s = seat_of(seats_of(r), trial);
   if (s)
-    manta__light_answer(s->run);
+    manta__light_answer(s->run, false);
 }
 
 static void stop(struct manta__runner *r, uint64_t trial)
 {
   struct seat *s = seat_of(seats_of(r), trial);
   if (s)
-    manta_trainer_cancel(s->t);
+    end_trial(s);
 }
 
 static void pause_trial(struct manta__runner *r, uint64_t trial)
@@ -229,8 +236,8 @@ static void pause_trial(struct manta__runner *r, uint64_t trial)
   struct seat *s = seat_of(seats_of(r), trial);
   if (!s)
     return;
-  manta_trainer_notice(s->t);
-  manta__light_answer(s->run);
+  manta_trainer_notice(s->t); // ranks of other hosts, and one that does not wait for an answer
+  manta__light_answer(s->run, true);
 }
 
 static manta_status capture(struct manta__runner *r, uint64_t trial, struct manta__capture *out,
@@ -238,7 +245,7 @@ static manta_status capture(struct manta__runner *r, uint64_t trial, struct mant
 {
   struct seat *s = seat_of(seats_of(r), trial);
   *out = (struct manta__capture){.fd = -1};
-  return s ? manta__light_capture(s->run, &out->fd, &out->iteration, err) : MANTA_OK;
+  return s ? manta__light_capture(s->run, -1, &out->fd, &out->iteration, err) : MANTA_OK;
 }
 
 static void close_seats(struct manta__runner *r)

@@ -7,7 +7,9 @@
 
 #include "ckpt/slot.h"
 #include "sys/proc.h"
+#include "train/driver.h"
 #include "train/light.h"
+#include "train/trainer.h"
 
 #define WAIT_S 60.0
 
@@ -21,7 +23,8 @@ static struct {
 
 static int calls; // in this process
 
-/* Reports "n" rows, saves after each if "save"; dies by the signal "die" before the row "at". */
+/* Reports "n" rows, saves after each if "save", before it if "ahead"; dies by the signal "die"
+ * before the row "at". */
 static manta_status trial(manta_session *s, manta_value *result, manta_error *err)
 {
   int64_t n = manta_session_config_int(s, "n", 3), at = manta_session_config_int(s, "at", 1);
@@ -43,9 +46,13 @@ static manta_status trial(manta_session *s, manta_value *result, manta_error *er
     board->at[0] = i;
     manta_value row = MANTA_MAP(MANTA_KV_REAL("w", w), MANTA_KV_INT("pid", getpid()),
                                 MANTA_KV_INT("calls", calls));
-    MANTA_TRY(manta_session_report(s, &row, err));
     manta_tensor tensor = MANTA_VECTOR("w", MANTA_F64, &w, 1);
     manta_state state = {.tensors = &tensor, .count = 1};
+    if (manta_session_config_bool(s, "ahead", false)) {
+      manta_session_ahead(s, NULL);
+      MANTA_TRY(manta_session_save(s, &state, err));
+    }
+    MANTA_TRY(manta_session_report(s, &row, err));
     if (manta_session_config_bool(s, "save", false))
       MANTA_TRY(manta_session_save(s, &state, err));
   }
@@ -103,7 +110,7 @@ static manta_status end(manta_run *r)
 {
   int rc;
   while ((rc = manta_run_next(r, WAIT_S, NULL, &one.err)) == 1)
-    manta__light_answer(r);
+    manta__light_answer(r, false);
   return (manta_status)rc;
 }
 
@@ -173,7 +180,7 @@ static void in_lockstep_a_report_waits(void **state)
     take(r, i);
     usleep(20000);
     assert_int_equal(board->at[0], i); // it has not gone on
-    manta__light_answer(r);
+    manta__light_answer(r, false);
   }
   assert_ok(end(r), &one.err);
   manta_run_close(r);
@@ -200,18 +207,45 @@ static void a_paused_one_goes_on_from_disk(void **state)
   manta_value config = MANTA_MAP(MANTA_KV_INT("n", 50), MANTA_KV_BOOL("save", true));
   manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
   take(r, 1);
-  manta__light_answer(r);
+  manta__light_answer(r, false);
   take(r, 2);
   manta_trainer_notice(one.t);
-  manta__light_answer(r);
+  manta__light_answer(r, true); // the report itself says so: no other follows
   assert_status(end(r), MANTA_EPREEMPTED);
   int64_t saved = manta__light_saved(r);
-  assert_true(saved >= 2);
+  assert_int_equal(saved, 2);
   manta_run_close(r);
   r = start(&config, HOW(.from = -1, .apart = true, .attempt = 1));
   const manta_value *row = take(r, saved + 1);
   assert_near(manta_value_as_real(manta_value_get(row, "w"), -1), (double)saved + 1, 0);
   assert_ok(end(r), &one.err);
+  manta_run_close(r);
+}
+
+// The report that it was saved for is the one that ends the run, or pauses it.
+static void a_state_is_saved_before_its_report(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 50), MANTA_KV_BOOL("ahead", true));
+  int64_t saved = 0;
+  for (int pauses = 0; pauses <= 1; pauses++) {
+    manta_run *r = start(&config, HOW(.from = -1, .apart = true, .lockstep = true, .fresh = !pauses,
+                                      .attempt = (uint32_t)pauses));
+    take(r, 1 + 2 * pauses);
+    manta__light_answer(r, false);
+    take(r, 2 + 2 * pauses);
+    if (pauses)
+      manta_trainer_notice(one.t), manta__light_answer(r, true);
+    else
+      manta_trainer_cancel(one.t), manta__light_dealt(r);
+    assert_status(end(r), pauses ? MANTA_EPREEMPTED : MANTA_ECANCELED);
+    saved = manta__light_saved(r);
+    assert_int_equal(board->at[0], saved); // with the row that it ended at, and none after it
+    assert_int_equal(saved, 2 + 2 * pauses);
+    manta_run_close(r);
+  }
+  manta_run *r = start(&config, HOW(.from = -1, .apart = true, .attempt = 2));
+  const manta_value *row = take(r, saved + 1);
+  assert_near(manta_value_as_real(manta_value_get(row, "w"), -1), (double)saved + 1, 0);
   manta_run_close(r);
 }
 
@@ -259,19 +293,57 @@ static void so_is_a_stopped_zygote(void **state)
   assert_true(within(5, !alive(seat) && !alive(zygote)));
 }
 
+static bool has_peer(pid_t pid)
+{
+  bool found = false;
+  pthread_mutex_lock(&manta__drv.lock);
+  for (const struct manta__peer *p = one.t->peers; p; p = p->next)
+    found |= p->pid == pid;
+  pthread_mutex_unlock(&manta__drv.lock);
+  return found;
+}
+
+// The writer of its checkpoint waits for the answer to its rows.
+static void a_worker_may_be_gone_before_its_answer(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 1), MANTA_KV_BOOL("save", true));
+  manta_trainer_keep(one.t, false);
+  manta_run *r = start(&config, LIGHT());
+  pid_t pid = (pid_t)manta_value_as_int(manta_value_get(take(r, 1), "pid"), 0);
+  assert_true(within(5, !has_peer(pid)));
+  manta__light_answer(r, false);
+  assert_ok(end(r), &one.err);
+  assert_int_equal(manta__light_saved(r), 1);
+  manta_run_close(r);
+}
+
+static void a_run_that_is_ended_waits_for_no_answer(void **state)
+{
+  manta_value config = MANTA_MAP(MANTA_KV_INT("n", 50), MANTA_KV_BOOL("ahead", true));
+  manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
+  take(r, 1);
+  manta_trainer_cancel(one.t);
+  manta__light_dealt(r);
+  assert_status(end(r), MANTA_ECANCELED);
+  char path[sizeof one.dir + 64];
+  snprintf(path, sizeof path, "%s/checkpoints/000001/manifest.json", one.dir);
+  assert_int_equal(access(path, F_OK), 0); // it was waited for
+  manta_run_close(r);
+}
+
 static void another_begins_from_a_live_snapshot(void **state)
 {
   manta_value config = MANTA_MAP(MANTA_KV_INT("n", 5), MANTA_KV_BOOL("save", true));
   int fd;
   int64_t at = 0;
   manta_run *r = start(&config, LIGHT(.apart = true, .lockstep = true));
-  assert_ok(manta__light_capture(r, &fd, &at, &one.err), &one.err);
+  assert_ok(manta__light_capture(r, -1, &fd, &at, &one.err), &one.err);
   assert_int_equal(fd, -1); // nothing was saved yet
   take(r, 1);
-  manta__light_answer(r);
+  manta__light_answer(r, false);
   take(r, 2);
   assert_true(within(5, manta__light_saved(r) == 1));
-  assert_ok(manta__light_capture(r, &fd, &at, &one.err), &one.err);
+  assert_ok(manta__light_capture(r, -1, &fd, &at, &one.err), &one.err);
   assert_true(fd >= 0);
   assert_int_equal(at, 1);
   manta_run_close(r);
@@ -295,6 +367,9 @@ int main(int argc, char **argv)
       light_test(in_lockstep_a_report_waits),
       light_test(a_waiting_report_can_be_ended),
       light_test(a_paused_one_goes_on_from_disk),
+      light_test(a_state_is_saved_before_its_report),
+      light_test(a_worker_may_be_gone_before_its_answer),
+      light_test(a_run_that_is_ended_waits_for_no_answer),
       light_test(another_begins_from_a_live_snapshot),
       light_test(a_stopped_seat_is_replaced),
       light_test(so_is_a_stopped_zygote),
