@@ -78,7 +78,7 @@ static enum news look_after(manta_run *r)
   manta__deliver_texts(r);
   if (take_batch(r))
     return ROWS;
-  if (r->over)
+  if (r->over && !r->texts) // its last words may have come while others were shown
     return END;
   if (r->paused)
     renew(r);
