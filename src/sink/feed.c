@@ -31,7 +31,8 @@
 #define SAVE_NS     1000000000LL /* the file of the bookmark is at most so old */
 #define PAUSE_S     0.1          /* after the first failure; doubled up to … */
 #define PAUSE_MAX_S 5.0
-#define LAST_TRIES  3 /* of a sink that does not linger, when the run is over */
+#define WELL_NS     5000000000LL /* without a failure: works again (a full disk takes some) */
+#define LAST_TRIES  3            /* of a sink that does not linger, when the run is over */
 
 struct manta__sink_feed {
   const struct manta__sink_feed_run *run;
@@ -52,7 +53,7 @@ struct manta__sink_feed {
   atomic_bool quit, ended;
   bool whole, told;
   int failures, last_tries;
-  int64_t flushed_ns, saved_ns;
+  int64_t flushed_ns, saved_ns, failed_ns;
   int unlooked; // records since the clock was looked at
 };
 
@@ -100,6 +101,13 @@ static manta_status note_memo(manta__sink_feed *f, manta_error *err)
   return manta__state_save(&f->state, err);
 }
 
+static void get_well(manta__sink_feed *f)
+{
+  warn(f, "works again");
+  f->failures = 0;
+  f->told = false;
+}
+
 static manta_status flush(manta__sink_feed *f, manta_error *err)
 {
   int64_t now = manta__now();
@@ -110,10 +118,10 @@ static manta_status flush(manta__sink_feed *f, manta_error *err)
   f->flushed_ns = now;
   b.place = manta__gather_place(&f->gather, manta__log_follow_place(f->follow));
   f->kind->mark(f->sink, &b.mark);
-  if (f->failures > 0)
-    warn(f, "works again");
-  f->failures = f->last_tries = 0;
-  f->told = false;
+  if (f->row->linger_s > 0) // files are not waited for, whatever a full disk takes meanwhile
+    f->last_tries = 0;
+  if (f->failures > 0 && now - f->failed_ns > WELL_NS)
+    get_well(f);
   if (!memcmp(&b, manta__state_newest(&f->state), sizeof b))
     return MANTA_OK;
   manta__state_add(&f->state, &b);
@@ -280,6 +288,7 @@ static manta_status follow(manta__sink_feed *f, manta_error *err)
 static void complain(manta__sink_feed *f, const manta_error *err)
 {
   char text[MANTA_ERROR_MESSAGE_MAX + 40];
+  f->failed_ns = manta__now();
   if (!f->told && err->status != MANTA_ECANCELED) {
     snprintf(text, sizeof text, "%s%s", err->message,
              err->status == MANTA_EUNSUPPORTED ? "" : "; trying again");
@@ -334,6 +343,8 @@ static void *feed_thread(void *arg)
   }
   if (!f->whole)
     tell_rest(f);
+  else if (f->failures > 0)
+    get_well(f);
   if (f->sink)
     f->kind->close(f->sink);
   f->sink = NULL;
