@@ -26,10 +26,15 @@
  * "workers"      a rank, a list of ranks, or "all"; 0
  * "aggregate"    "mean", "min", "max" or "last": one row per iteration instead of one per worker
  *
- * of "mlflow"    tracking_uri (MLFLOW_TRACKING_URI), experiment_name, run_name, run_id, tags: a
- *                map, save_artifact: true: the files of the run's directory, too;
+ * of "mlflow"    tracking_uri (MLFLOW_TRACKING_URI), experiment_name or experiment_id, run_name,
+ *                run_id, tags: a map, save_artifact: true: the files of the run's directory, too;
  *                python (MANTA_PYTHON)
- * of "wandb"     project, entity, group, name, tags: a list, mode, python
+ * of "wandb"     project, entity, group, name, tags: a list, mode, python, excludes: a list of
+ *                names that are not sent, api_key_file, upload_checkpoints: true: those on disk at
+ *                the end, init: a map of further arguments of wandb.init
+ *
+ * Those of an experiment (manta_tune_config.sinks) have what each trial reports, in its directory
+ * or as a run of its own.
  */
 #ifndef MANTA_SINK_H
 #define MANTA_SINK_H

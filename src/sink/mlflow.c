@@ -25,6 +25,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "base/value.h"
 #include "sink/leaves.h"
 #include "sys/sock.h"
@@ -60,13 +61,42 @@ static const char *option(const struct mlflow_sink *s, const char *name, const c
   return set && *set ? set : NULL;
 }
 
-// What the server takes in the name of a metric or a param; the rest becomes "_".
+// Letters for the server, which takes what Python's \w does, as far as it is easily told.
+static bool is_letter(uint32_t c)
+{
+  static const uint32_t ranges[][2] = {
+      {0xc0, 0xd6},     {0xd8, 0xf6},     {0xf8, 0x24f},   {0x3a3, 0x3f5},   {0x400, 0x481},
+      {0x48a, 0x52f},   {0x5d0, 0x5ea},   {0x620, 0x64a},  {0x3041, 0x3096}, {0x30a1, 0x30fa},
+      {0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xac00, 0xd7a3}};
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+    if (c >= ranges[i][0] && c <= ranges[i][1])
+      return true;
+  return false;
+}
+
+// The character at p, of n bytes; 0: none that has two or three.
+static uint32_t character(const uint8_t *p, size_t n)
+{
+  if (n == 2)
+    return (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+  return n == 3 ? (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu) : 0;
+}
+
+// What the server takes in the name of a metric or a param; each other character becomes "_".
 static void clean_name(char out[KEY_MAX + 1], const char *name, const char *suffix)
 {
-  snprintf(out, KEY_MAX + 1, "%s%s", name, suffix);
-  for (char *p = out; *p; p++)
-    if (!isalnum((unsigned char)*p) && !strchr("_-. :/", *p))
-      *p = '_';
+  const uint8_t *p = (const uint8_t *)name;
+  size_t at = 0, most = KEY_MAX - strlen(suffix);
+  for (size_t left = strlen(name), n; left > 0 && at < most; p += n, left -= n) {
+    n = manta__utf8_step(p, left);
+    n = n ? n : 1;
+    bool fine = n == 1 ? isalnum(*p) || strchr("_-. :/", *p) : is_letter(character(p, n));
+    if (at + (fine ? n : 1) > most)
+      break;
+    memcpy(out + at, fine ? (const char *)p : "_", fine ? n : 1);
+    at += fine ? n : 1;
+  }
+  snprintf(out + at, KEY_MAX + 1 - at, "%s", suffix);
 }
 
 // (3): true, and told, if it is of no use to send it again.
@@ -102,6 +132,11 @@ static manta_status append_tag(manta_value *list, const char *key, const char *v
 static manta_status find_experiment(struct mlflow_sink *s, char id[64], manta_error *err)
 {
   const char *name = option(s, "experiment_name", "MLFLOW_EXPERIMENT_NAME");
+  const char *given = name ? NULL : option(s, "experiment_id", "MLFLOW_EXPERIMENT_ID");
+  if (given) {
+    snprintf(id, 64, "%s", given);
+    return MANTA_OK;
+  }
   const manta_value by_name = MANTA_MAP(MANTA_KV_STR("experiment_name", name ? name : "Default"));
   const manta_value make = MANTA_MAP(MANTA_KV_STR("name", name ? name : "Default"));
   manta_value answer = {0};
@@ -115,7 +150,8 @@ static manta_status find_experiment(struct mlflow_sink *s, char id[64], manta_er
   snprintf(id, 64, "%s", manta_value_as_string(manta_value_get(found, "experiment_id"), ""));
   manta_value_fini(&answer);
   if (st == MANTA_OK && !*id)
-    return manta_error_set(err, MANTA_EPROTO, "the server names no experiment");
+    return manta_error_set(err, MANTA_EPROTO, "%s names no experiment: is it an MLflow server?",
+                           option(s, "tracking_uri", "MLFLOW_TRACKING_URI"));
   return st;
 }
 
@@ -524,8 +560,8 @@ static double mlflow_linger(const manta_value *options)
 
 static manta_status mlflow_check(const manta_value *options, manta_error *err)
 {
-  static const char *const texts[] = {"tracking_uri", "experiment_name", "run_name", "run_id",
-                                      "python"};
+  static const char *const texts[] = {"tracking_uri", "experiment_id", "experiment_name",
+                                      "run_name",     "run_id",        "python"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     const manta_value *v = manta_value_get(options, texts[i]);
     if (v && v->type != MANTA_STRING && v->type != MANTA_NIL)
@@ -540,7 +576,8 @@ static manta_status mlflow_check(const manta_value *options, manta_error *err)
 const struct manta__sink_kind manta__sink_mlflow = {
     .name = "mlflow",
     .help = "a run on an MLflow server, or in a store that the mlflow package opens",
-    .options = "tracking_uri experiment_name run_name run_id tags save_artifact python",
+    .options =
+        "tracking_uri experiment_id experiment_name run_name run_id tags save_artifact python",
     .linger_s = LINGER_S,
     .linger = mlflow_linger,
     .later = "manta mlflow push",

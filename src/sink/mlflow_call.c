@@ -143,8 +143,11 @@ static manta_status judge(const manta__mlflow *m, const char *call, int status,
     st = MANTA_EINVAL;
   else if (status == 401 || status == 403)
     st = MANTA_EDENIED;
-  return manta_error_set(err, st, "%s answers %s with status %d%s%.300s",
-                         m->base ? m->base : "mlflow", call, status, *text ? ": " : "", text);
+  return manta_error_set(err, st, "%s answers %s with status %d%s%.300s%s",
+                         m->base ? m->base : "mlflow", call, status, *text ? ": " : "", text,
+                         st == MANTA_EDENIED ? " (MLFLOW_TRACKING_TOKEN, or _USERNAME and "
+                                               "_PASSWORD, are what manta sends)"
+                                             : "");
 }
 
 static void put_escaped(manta__buf *b, const char *text, const char *besides)

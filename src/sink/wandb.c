@@ -220,7 +220,8 @@ static manta_status wandb_back(void *sink, const struct manta__sink_mark *m, man
 
 static manta_status wandb_check(const manta_value *options, manta_error *err)
 {
-  static const char *const texts[] = {"project", "entity", "group", "name", "mode", "python"};
+  static const char *const texts[] = {"project", "entity", "group",       "name",
+                                      "mode",    "python", "api_key_file"};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     const manta_value *v = manta_value_get(options, texts[i]);
     if (v && v->type != MANTA_STRING && v->type != MANTA_NIL)
@@ -232,7 +233,8 @@ static manta_status wandb_check(const manta_value *options, manta_error *err)
 const struct manta__sink_kind manta__sink_wandb = {
     .name = "wandb",
     .help = "a run of Weights & Biases, by the wandb package",
-    .options = "project entity group name tags mode python",
+    .options = "project entity group name tags mode python init excludes api_key_file "
+               "upload_checkpoints",
     .linger_s = LINGER_S,
     .check = wandb_check,
     .open = wandb_open,

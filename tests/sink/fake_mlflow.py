@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlparse
 
 API = "/api/2.0/mlflow/"
 FILES = "/api/2.0/mlflow-artifacts/artifacts/"
-NAMES = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-. :/")
+NAMES = re.compile(r"[/\w.\- :]*")  # as MLflow has it
 experiments: dict[str, str] = {}
 runs: dict[str, dict[str, Any]] = {}
 files: dict[str, int] = {}
@@ -81,7 +82,7 @@ def log_batch(body: Any) -> Any:
         if run["params"].setdefault(param["key"], param["value"]) != param["value"]:
             raise Refused(400, "INVALID_PARAMETER_VALUE")
     for metric in body.get("metrics", ()):
-        assert set(metric["key"]) <= NAMES and isinstance(metric["step"], int), metric
+        assert NAMES.fullmatch(metric["key"]) and isinstance(metric["step"], int), metric
         point = [metric["step"], metric["timestamp"], str(float(metric["value"]))]
         points = run["metrics"].setdefault(metric["key"], [])
         if point not in points:  # the key of its table has all of these

@@ -261,6 +261,25 @@ static void wrong_sinks_are_refused(void **state)
   manta_value_fini(&list);
 }
 
+static void a_sink_can_be_checked_before_a_run(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value good = MANTA_MAP(MANTA_KV_STR("logdir", "/tmp/x"), MANTA_KV_STR("aggregate", "mean"));
+  manta_value typo = MANTA_MAP(MANTA_KV_STR("logdr", "x"));
+  manta_value number = MANTA_MAP(MANTA_KV_INT("logdir", 3));
+  manta_value text = manta_value_borrow_string("logdir");
+  assert_ok(manta_sink_check(&(manta_sink){"json", NULL}, &err), &err);
+  assert_ok(manta_sink_check(&(manta_sink){"csv", &good}, &err), &err);
+  assert_status(manta_sink_check(&(manta_sink){"jsn", NULL}, &err), MANTA_EINVAL);
+  assert_has(err.message, "jsn");
+  assert_status(manta_sink_check(&(manta_sink){"json", &typo}, &err), MANTA_EINVAL);
+  assert_has(err.message, "sink json has no option \"logdr\"\nhint: logdir");
+  assert_status(manta_sink_check(&(manta_sink){"json", &number}, &err), MANTA_ETYPE);
+  assert_has(err.message, "logdir must be a path");
+  assert_status(manta_sink_check(&(manta_sink){"json", &text}, &err), MANTA_ETYPE);
+  assert_status(manta_sink_check(&(manta_sink){"json", &typo}, NULL), MANTA_EINVAL);
+}
+
 #define bed_test(f) cmocka_unit_test_setup_teardown(f, bed_setup, bed_teardown)
 
 int main(void)
@@ -274,6 +293,7 @@ int main(void)
       bed_test(a_rank_that_is_late_is_waited_for),
       bed_test(ranks_are_chosen_and_put_together),
       bed_test(wrong_sinks_are_refused),
+      cmocka_unit_test(a_sink_can_be_checked_before_a_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ def test_a_run_is_there_with_all_of_it() -> None:
     assert run["tags"]["who"] == "me" and run["tags"]["n"] == "3"
     assert run["tags"]["manta.directory"] == str(bed.runs()[-1])
     assert run["params"] == {"n": "40", "us": "0", "kill": "0", "deep/lr": "0.5", "text": "a b"}
-    assert sorted(run["metrics"]) == ["inner/deep", "loss", "odd_name_"]
+    assert sorted(run["metrics"]) == ["inner/deep", "loss", "odd_name_", "verlust_ä 损失", "精度__"]
     assert steps(run) == list(range(1, 41))
     values = [float(value) for *_, value in run["metrics"]["odd_name_"]]
     assert math.isnan(values[2]) and values[3] == 1

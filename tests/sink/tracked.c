@@ -20,9 +20,10 @@
 static manta_status report(manta_session *s, int64_t i, manta_error *err)
 {
   manta_value inner = MANTA_MAP(MANTA_KV_INT("deep", -i));
-  manta_value row = MANTA_MAP(MANTA_KV_REAL("loss", 1.0 / (double)i + manta_session_rank(s)),
-                              MANTA_KV_REAL("odd<name>", i == 3 ? NAN : 1),
-                              MANTA_KV("inner", inner), MANTA_KV_STR("text", "t"));
+  manta_value row =
+      MANTA_MAP(MANTA_KV_REAL("loss", 1.0 / (double)i + manta_session_rank(s)),
+                MANTA_KV_REAL("odd<name>", i == 3 ? NAN : 1), MANTA_KV_INT("verlust_ä 损失", i),
+                MANTA_KV_INT("精度🚀\xff", i), MANTA_KV("inner", inner), MANTA_KV_STR("text", "t"));
   return manta_session_report(s, &row, err);
 }
 
