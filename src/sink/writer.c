@@ -5,6 +5,7 @@
  * There is no log to read again, so what is put is flushed at once, and the marks of the last
  * MARKS iterations are kept: a rewind goes back to one of these.
  */
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <manta/sink.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "sink/pick.h"
 #include "sys/file.h"
@@ -24,7 +26,7 @@ struct manta_sink_writer {
   struct manta__sink_env env;
   struct manta__pick pick;
   manta_value options, config, memo;
-  char *dir;
+  char *dir, id[20];
   int rundir, outdir;
   atomic_bool quit;
   void *sink;
@@ -64,7 +66,8 @@ static manta_status open_places(manta_sink_writer *w, manta_error *err)
   if (logdir)
     MANTA_TRY(manta__dir_make(logdir, &w->outdir, err));
   const char *slash = strrchr(w->dir, '/');
-  w->env = (struct manta__sink_env){.run_id = "",
+  snprintf(w->id, sizeof w->id, "%016llx", (unsigned long long)manta__hash(w->dir, strlen(w->dir)));
+  w->env = (struct manta__sink_env){.run_id = w->id,
                                     .run_name = slash ? slash + 1 : w->dir,
                                     .run_dir = w->dir,
                                     .rundir = w->rundir,

@@ -79,6 +79,33 @@ static void one_file_for_the_whole_run(void **state)
   manta__log_writer_close(w);
 }
 
+// As if the process was killed before it kept the name of the file, some seconds ago.
+static void a_file_that_nobody_has_noted_is_the_same(void **state)
+{
+  struct bed *b = *state;
+  manta_sink board = {"tensorboard", NULL};
+  manta__log_writer *w = bed_writer(b, true);
+  char name[300], older[330];
+  int losses;
+  pot_sinks(b, &board, 1);
+  pot_attempt(w, 0, 1, 0);
+  bed_row(w, 0, 0, 1);
+  bed_flush(w);
+  pot_feed(b);
+  find_file(b->path, name, sizeof name);
+  snprintf(older, sizeof older, "events.out.tfevents.0000000001.%s", strchr(name + 20, '.') + 1);
+  assert_int_equal(renameat(b->dir, name, b->dir, older), 0);
+  assert_int_equal(unlinkat(b->dir, ".sinks/0-tensorboard", 0), 0);
+  bed_row(w, 0, 0, 2);
+  bed_flush(w);
+  pot_feed(b);
+  find_file(b->path, name, sizeof name);
+  assert_string_equal(name, older);
+  count_records(b->path, "loss", &losses);
+  assert_int_equal(losses, 2);
+  manta__log_writer_close(w);
+}
+
 static void several_workers_have_tags_of_their_own(void **state)
 {
   struct bed *b = *state;
@@ -153,6 +180,8 @@ static void values_of_all_kinds(void **state)
   manta_events_close(e);
   assert_int_equal(count_records(b->path, "b/c", &found), 1 + 2 + 1 + 1 + 1 + 1);
   assert_int_equal(found, 2); // the row and the parameters
+  count_records(b->path, "[1,2.5,-3]", &found);
+  assert_int_equal(found, 1); // a list is a parameter in words
   count_records(b->path, "_hidden", &found);
   assert_int_equal(found, 1); // a parameter, not a curve
 }
@@ -163,6 +192,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       bed_test(one_file_for_the_whole_run),
+      bed_test(a_file_that_nobody_has_noted_is_the_same),
       bed_test(several_workers_have_tags_of_their_own),
       bed_test(images_are_looked_at_with_care),
       bed_test(values_of_all_kinds),

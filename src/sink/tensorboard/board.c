@@ -4,7 +4,8 @@
  *
  * (1) The file's name is the memo: after a revival, a kill or a resumption it goes on in the same
  *     file, cut back to the bookmark. What is written again has the same bytes, so TensorBoard may
- *     have read it already.
+ *     have read it already. What a process has left that was killed before the memo was kept is
+ *     known by the id of the run in its name.
  * (2) A rewind is a SessionLog START: TensorBoard then drops what it had of that step and later
  *     ones. Nothing is cut from a file that it may have read.
  * (3) With several workers, each tag ends in /rank-N.
@@ -42,7 +43,8 @@ static manta_status choose_name(struct board *b)
   const char *before = manta_value_as_string(b->env->memo, NULL);
   if (before && !strchr(before, '/'))
     return manta_value_set_string(&b->name, before);
-  manta__eventfile_name(name, sizeof name);
+  if (!manta__eventfile_find(name, sizeof name, b->env->outdir, b->env->run_id))
+    manta__eventfile_name(name, sizeof name, b->env->run_id);
   b->named = true;
   return manta_value_set_string(&b->name, name);
 }

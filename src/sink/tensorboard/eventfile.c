@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sink/tensorboard/eventfile.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -11,20 +13,41 @@
 #include "base/value.h"
 #include "sink/leaves.h"
 
+#define PREFIX      "events.out.tfevents."
 #define FRAME       12 /* before the bytes: length, checksum */
 #define NAMES_LIMIT (16u << 20)
 #define START       1 /* of SessionLog */
 #define DT_STRING   7
 #define TENSORS     2 /* data class */
 
-void manta__eventfile_name(char *out, size_t size)
+void manta__eventfile_name(char *out, size_t size, const char *whose)
 {
   char host[65] = "host";
   gethostname(host, sizeof host - 1);
   for (char *p = host; *p; p++)
     *p = *p == '/' ? '-' : *p;
-  snprintf(out, size, "events.out.tfevents.%010lld.%s.%d.manta", (long long)time(NULL), host,
-           (int)getpid());
+  snprintf(out, size, PREFIX "%010lld.%s.%s.manta", (long long)time(NULL), host, whose);
+}
+
+bool manta__eventfile_find(char *out, size_t size, int dirfd, const char *whose)
+{
+  char suffix[64];
+  size_t n = (size_t)snprintf(suffix, sizeof suffix, ".%s.manta", whose);
+  int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *d = fd < 0 ? NULL : fdopendir(fd);
+  bool found = false;
+  if (!d && fd >= 0)
+    close(fd);
+  for (struct dirent *e; d && !found && (e = readdir(d));) {
+    size_t len = strlen(e->d_name);
+    found = len > n && len < size && !strncmp(e->d_name, PREFIX, strlen(PREFIX)) &&
+            !strcmp(e->d_name + len - n, suffix);
+    if (found)
+      memcpy(out, e->d_name, len + 1);
+  }
+  if (d)
+    closedir(d);
+  return found;
 }
 
 manta_status manta__eventfile_open(struct manta__eventfile *e, int dirfd, const char *name,

@@ -28,8 +28,10 @@ struct manta__eventfile {
   size_t count, cap;
 };
 
-/* events.out.tfevents.SECONDS.HOST.PID.manta */
-void manta__eventfile_name(char *out, size_t size);
+/* events.out.tfevents.SECONDS.HOST.WHOSE.manta; whose: the id of a run, or that of a process. */
+void manta__eventfile_name(char *out, size_t size, const char *whose);
+/* One of that name that is there already, whenever and wherever it was made; false: none. */
+bool manta__eventfile_find(char *out, size_t size, int dirfd, const char *whose);
 
 manta_status manta__eventfile_open(struct manta__eventfile *e, int dirfd, const char *name,
                                    manta_error *err);

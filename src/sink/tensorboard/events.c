@@ -17,8 +17,9 @@
 static manta_status open_new(struct manta__eventfile *e, int dirfd, manta_error *err)
 {
   static const struct manta__outfile_mark beginning;
-  char name[200];
-  manta__eventfile_name(name, sizeof name);
+  char name[200], process[16];
+  snprintf(process, sizeof process, "%d", (int)getpid());
+  manta__eventfile_name(name, sizeof name, process);
   size_t n = strlen(name);
   for (int i = 1; faccessat(dirfd, name, F_OK, 0) == 0; i++)
     snprintf(name + n, sizeof name - n, ".%d", i);

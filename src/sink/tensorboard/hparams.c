@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/value.h"
 #include "sink/leaves.h"
 #include "sink/tensorboard/eventfile.h"
 
 #define PREFIX   "_hparams_/"
+#define LIST_MAX 256 /* bytes of a list */
 #define DT_FLOAT 1
 #define TENSORS  2
 enum { TYPE_STRING = 1, TYPE_BOOL, TYPE_NUMBER };
@@ -68,9 +70,35 @@ static void parameters_fini(struct parameters *p)
   manta__free(p->at);
 }
 
+static void take_text(struct parameter *p, char *text)
+{
+  p->text = text;
+  p->type = TYPE_STRING;
+  p->any.kind_case = MANTA_TB__ANY__KIND_STRING_VALUE;
+  p->any.string_value = text;
+}
+
+// A list such as the widths of layers, which the plugin has no form for.
+static manta_status take_list(struct parameter *p, const manta_value *v)
+{
+  manta__buf text;
+  manta__buf_init(&text, LIST_MAX);
+  manta_status st = manta__json_append(&text, v, NULL);
+  if (st == MANTA_OK)
+    st = manta__buf_terminate(&text);
+  if (st == MANTA_ETOOBIG) {
+    text.len = 0;
+    st = manta__buf_append(&text, "[…]", sizeof "[…]");
+  }
+  take_text(p, manta__buf_release(&text, NULL));
+  return st;
+}
+
 static manta_status take_value(struct parameter *p, const manta_value *v)
 {
   manta_tb__any__init(&p->any);
+  if (v->type == MANTA_LIST)
+    return take_list(p, v);
   if (v->type == MANTA_BOOL) {
     p->type = TYPE_BOOL;
     p->any.kind_case = MANTA_TB__ANY__KIND_BOOL_VALUE;
@@ -81,10 +109,7 @@ static manta_status take_value(struct parameter *p, const manta_value *v)
     manta_status st = manta__utf8_append(&text, v->u.s, v->count);
     if (st == MANTA_OK)
       st = manta__buf_terminate(&text);
-    p->text = manta__buf_release(&text, NULL);
-    p->type = TYPE_STRING;
-    p->any.kind_case = MANTA_TB__ANY__KIND_STRING_VALUE;
-    p->any.string_value = p->text;
+    take_text(p, manta__buf_release(&text, NULL));
     return st;
   } else {
     p->type = TYPE_NUMBER;
@@ -98,7 +123,7 @@ static manta_status add_parameter(void *ctx, const char *name, const manta_value
 {
   struct parameters *p = ctx;
   if (v->type != MANTA_BOOL && v->type != MANTA_STRING && v->type != MANTA_INT &&
-      v->type != MANTA_REAL)
+      v->type != MANTA_REAL && v->type != MANTA_LIST)
     return MANTA_OK;
   if (p->count == p->cap) {
     size_t n = p->cap ? 2 * p->cap : 16;
