@@ -151,11 +151,13 @@ const struct manta__command manta__commands[] = {
      ckpt_options, 2, 3, false, manta__cmd_ckpt},
     {"sink", "RUN", "write what the sinks of a run have not got yet",
      "A run feeds its sinks itself. Where one could not work (a full disk, a file that was\n"
-     "deleted), this gives it what it lacks, from the log of the run.\n" RUN_IS,
+     "deleted), this gives it what it lacks, from the log of the run. RUN may be an experiment,\n"
+     "whose trials have the sinks.\n" RUN_IS,
      sink_options, 1, 1, false, manta__cmd_sink},
     {"mlflow", "push RUN", "send a run to MLflow, or what is missing there",
      "A run with an MLflow sink sends its rows itself. What it could not send, because the server\n"
-     "was down, this sends later, to the same run there. A run without one is sent whole.\n" RUN_IS,
+     "was down, this sends later, to the same run there. A run without one is sent whole. RUN may\n"
+     "be an experiment: each of its trials is a run there.\n" RUN_IS,
      mlflow_options, 2, 2, false, manta__cmd_mlflow},
     {"upload", "RUN", "store what is missing of a run under its URI",
      "For a run whose upload could not be completed. A run is meant for a URI if the logdir of\n"

@@ -17,6 +17,7 @@
 
 #define PAUSE_S    0.2 /* before it is started again; doubled each time */
 #define MAX_STRAYS 256
+#define MAX_LIVE   256
 
 // --- those that were left behind -----------------------------------------------------------------
 
@@ -46,6 +47,48 @@ static void leave_behind(pid_t pid)
   pthread_mutex_unlock(&strays.lock);
 }
 
+// --- sockets of those that live ------------------------------------------------------------------
+
+// A child that the user forks must not keep them open: a sink process whose driver is gone would
+// wait for it.
+static struct {
+  pthread_mutex_t lock;
+  pthread_once_t hooked;
+  int fd[MAX_LIVE];
+  int count;
+} live = {.lock = PTHREAD_MUTEX_INITIALIZER, .hooked = PTHREAD_ONCE_INIT};
+
+static void forget_in_child(void)
+{
+  for (int i = 0; i < live.count; i++)
+    close(live.fd[i]);
+  live.count = 0;
+}
+
+static void hook(void)
+{
+  pthread_atfork(NULL, NULL, forget_in_child);
+}
+
+static void keep_socket(int fd)
+{
+  pthread_once(&live.hooked, hook);
+  pthread_mutex_lock(&live.lock);
+  if (live.count < MAX_LIVE)
+    live.fd[live.count++] = fd;
+  pthread_mutex_unlock(&live.lock);
+}
+
+static void close_socket(int *fd)
+{
+  pthread_mutex_lock(&live.lock);
+  for (int i = 0; i < live.count; i++)
+    if (live.fd[i] == *fd)
+      live.fd[i] = live.fd[--live.count];
+  pthread_mutex_unlock(&live.lock);
+  manta__fd_close(fd);
+}
+
 // --- life ----------------------------------------------------------------------------------------
 
 manta_status manta__sink_child_start(struct manta__sink_child *c, int rundir, manta_error *err)
@@ -64,6 +107,7 @@ manta_status manta__sink_child_start(struct manta__sink_child *c, int rundir, ma
     return st;
   }
   c->sock = end[0];
+  keep_socket(c->sock);
   c->wanted = true;
   c->start_ns = 0;
   if (c->finishing)
@@ -75,7 +119,7 @@ manta_status manta__sink_child_start(struct manta__sink_child *c, int rundir, ma
 static int reap(struct manta__sink_child *c)
 {
   int status = -1;
-  manta__fd_close(&c->sock);
+  close_socket(&c->sock);
   while (c->pid > 0 && waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
     ;
   c->pid = 0;
@@ -165,13 +209,8 @@ bool manta__sink_child_over(const struct manta__sink_child *c)
 
 void manta__sink_child_leave(struct manta__sink_child *c)
 {
-  manta__fd_close(&c->sock);
+  close_socket(&c->sock);
   if (c->pid > 0)
     leave_behind(c->pid);
   *c = (struct manta__sink_child){.sock = -1};
-}
-
-void manta__sink_child_forget(struct manta__sink_child *c)
-{
-  manta__fd_close(&c->sock);
 }

@@ -6,6 +6,7 @@
  *     most MANTA__SINK_RESTARTS times.
  * (2) The driver waits for it nowhere but at the end of the run, and there at most so long.
  * (3) One that is left behind works on by itself, and is reaped when it has ended.
+ * (4) Children that the user forks do not hold its socket.
  */
 #ifndef MANTA_SINK_CHILD_H
 #define MANTA_SINK_CHILD_H
@@ -39,7 +40,5 @@ void manta__sink_child_finish(struct manta__sink_child *c, double limit_s);
 bool manta__sink_child_over(const struct manta__sink_child *c);
 /* Lets it go; (3). */
 void manta__sink_child_leave(struct manta__sink_child *c);
-/* In a forked child of the driver: its socket is closed, nothing else. */
-void manta__sink_child_forget(struct manta__sink_child *c);
 
 #endif

@@ -21,6 +21,7 @@
 #include "sink/cuts.h"
 #include "sink/gather.h"
 #include "sink/state.h"
+#include "sink/trials.h"
 #include "sys/file.h"
 #include "sys/sock.h"
 #include "sys/thread.h"
@@ -51,6 +52,7 @@ struct manta__sink_feed {
   int outdir;
   atomic_int end;
   atomic_bool quit, ended;
+  _Atomic int64_t moved_ns;
   bool whole, told;
   int failures, last_tries;
   int64_t flushed_ns, saved_ns, failed_ns;
@@ -87,18 +89,18 @@ static void save(manta__sink_feed *f, int64_t now)
   manta__state_save(&f->state, NULL);
 }
 
-// What the sink wants to be remembered, before anything else happens.
-static manta_status note_memo(manta__sink_feed *f, manta_error *err)
+// What the sink wants to be remembered, before anything else happens. flushed: a bookmark follows.
+static manta_status note_memo(manta__sink_feed *f, bool flushed, manta_error *err)
 {
   bool changed = false, void_marks = false;
   const manta_value *memo = f->kind->memo ? f->kind->memo(f->sink, &changed, &void_marks) : NULL;
-  if (!changed)
+  if (!changed && !(flushed && f->kind->record))
     return MANTA_OK;
   if (manta_value_copy(&f->state.memo, memo) < 0)
     return manta_error_set(err, MANTA_ENOMEM, "no memory");
   if (void_marks)
     manta__state_back(&f->state, -1);
-  return manta__state_save(&f->state, err);
+  return changed ? manta__state_save(&f->state, err) : MANTA_OK;
 }
 
 static void get_well(manta__sink_feed *f)
@@ -114,7 +116,7 @@ static manta_status flush(manta__sink_feed *f, manta_error *err)
   struct manta__bookmark b = {
       .iteration = f->gather.next - 1, .attempt = f->gather.attempt, .world = f->gather.world};
   MANTA_TRY(f->kind->flush(f->sink, err));
-  MANTA_TRY(note_memo(f, err));
+  MANTA_TRY(note_memo(f, true, err));
   f->flushed_ns = now;
   b.place = manta__gather_place(&f->gather, manta__log_follow_place(f->follow));
   f->kind->mark(f->sink, &b.mark);
@@ -145,10 +147,11 @@ static manta_status open_sink(manta__sink_feed *f, manta_error *err)
 {
   if (f->sink)
     return MANTA_OK;
-  MANTA_TRY(manta__sink_load(f->row->name, &f->kind, err));
+  MANTA_TRY(manta__sink_load(f->row->name, &f->env.each, err));
+  f->kind = f->run->trials ? &manta__sink_trials : f->env.each;
   MANTA_TRY(open_outdir(f, err));
   MANTA_TRY(f->kind->open(&f->sink, &f->env, err));
-  return note_memo(f, err);
+  return note_memo(f, false, err);
 }
 
 // To the newest bookmark.
@@ -165,7 +168,7 @@ static manta_status restart(manta__sink_feed *f, manta_error *err)
   manta__log_follow_close(f->follow);
   f->follow = NULL;
   const struct manta__log_place *from = b->place.segment > 0 ? &b->place : NULL;
-  return manta__log_follow_open(&f->follow, f->run->rundir, from, err);
+  return manta__log_follow_open(&f->follow, f->run->logdir, from, err);
 }
 
 // --- records -------------------------------------------------------------------------------------
@@ -217,7 +220,11 @@ static manta_status on_other(manta__sink_feed *f, const struct manta__record *h,
 static manta_status take(manta__sink_feed *f, const struct manta__record *h, const uint8_t *payload,
                          const struct manta__log_place *before, manta_error *err)
 {
-  if (h->kind != MANTA__EV_ROW)
+  if (f->kind->record) {
+    MANTA_TRY(f->kind->record(f->sink, h, payload, err));
+    atomic_store(&f->moved_ns, manta__now());
+    MANTA_TRY(note_memo(f, false, err));
+  } else if (h->kind != MANTA__EV_ROW)
     MANTA_TRY(on_other(f, h, payload, err));
   else if (!f->kind->cuts || !manta__cuts_void(&f->cuts, h, payload))
     MANTA_TRY(manta__gather_row(&f->gather, h, payload, before, err));
@@ -318,9 +325,11 @@ static bool pause_before_next(manta__sink_feed *f)
 
 static void tell_rest(const manta__sink_feed *f)
 {
-  char text[600];
-  int n = snprintf(text, sizeof text, "did not get all: it has the rows up to iteration %lld",
-                   (long long)manta__state_newest(&f->state)->iteration);
+  char text[600], where[64] = "";
+  if (!f->run->trials)
+    snprintf(where, sizeof where, ": it has the rows up to iteration %lld",
+             (long long)manta__state_newest(&f->state)->iteration);
+  int n = snprintf(text, sizeof text, "did not get all%s", where);
   if (f->row->later)
     snprintf(text + n, sizeof text - (size_t)n, "\nhint: `%s %s` sends the rest", f->row->later,
              f->run->run_dir);
@@ -436,6 +445,11 @@ bool manta__sink_feed_ended(const manta__sink_feed *f)
 bool manta__sink_feed_whole(const manta__sink_feed *f)
 {
   return f->whole;
+}
+
+int64_t manta__sink_feed_moved(const manta__sink_feed *f)
+{
+  return atomic_load(&f->moved_ns);
 }
 
 double manta__sink_feed_linger(const manta__sink_feed *f)

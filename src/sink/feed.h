@@ -15,6 +15,8 @@ typedef struct manta__sink_feed manta__sink_feed;
 struct manta__sink_feed_run {
   const char *run_id, *run_name, *run_dir;
   int rundir;
+  int logdir;  /* of the log: the experiment's of `trials`, else rundir */
+  bool trials; /* the run is an experiment */
   const manta_value *config;
   bool replay; /* the run is over: a sink that fails again and again is given up */
   /* Where warnings go; any thread. */
@@ -43,6 +45,8 @@ bool manta__sink_feed_ended(const manta__sink_feed *f);
 /* Whether all of the log went out; after it has ended. */
 bool manta__sink_feed_whole(const manta__sink_feed *f);
 double manta__sink_feed_linger(const manta__sink_feed *f);
+/* When it last took a record, of an experiment: each of its trials lingers by itself. */
+int64_t manta__sink_feed_moved(const manta__sink_feed *f);
 /* Waits for the thread, and frees. */
 void manta__sink_feed_join(manta__sink_feed *f);
 

@@ -35,7 +35,7 @@ static manta_status write_params(const struct manta__sink_env *env, manta_error 
   if (st < 0)
     manta_error_set(err, st, "no memory for " PARAMS);
   else
-    st = manta__file_replace(env->outdir, PARAMS, b.data, b.len, err);
+    st = manta__file_swap(env->outdir, PARAMS, b.data, b.len, err);
   manta__buf_fini(&b);
   return st;
 }

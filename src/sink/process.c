@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "sink/feed.h"
 #include "sink/setup.h"
 #include "sink/state.h"
+#include "sink/trials.h"
 #include "sys/file.h"
 #include "sys/sock.h"
 
@@ -34,6 +36,7 @@ struct sink_process {
   int64_t by; // when those that linger are told to quit, or an orphan ends
   bool quitting;
   int lock;
+  int trials; // descriptor of the log of an experiment; -1: it is a run
   enum manta__sink_feed_end end;
 };
 
@@ -105,6 +108,7 @@ static manta_status start_all(struct sink_process *s, int rundir, const char *on
   MANTA_TRY(lock(s, rundir, s->conn >= 0, err));
   if ((s->wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
     return manta_error_set(err, MANTA_EIO, "eventfd: %m");
+  s->trials = openat(rundir, MANTA__TRIALS_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   manta__dir_path(rundir, s->path);
   const char *slash = strrchr(s->path, '/');
   const manta_value *config = manta_value_get(&s->setup, "config");
@@ -114,6 +118,8 @@ static manta_status start_all(struct sink_process *s, int rundir, const char *on
                                     .run_name = slash ? slash + 1 : s->path,
                                     .run_dir = s->path,
                                     .rundir = rundir,
+                                    .logdir = s->trials >= 0 ? s->trials : rundir,
+                                    .trials = s->trials >= 0,
                                     .config = config && config->type == MANTA_MAP ? config : &none,
                                     .replay = s->conn < 0,
                                     .warn = on_warning,
@@ -159,6 +165,19 @@ static void quit_slow(struct sink_process *s)
   s->quitting = true;
 }
 
+// When the last of them that is at work is to be done, if it goes on as it does.
+static int64_t patience(const struct sink_process *s)
+{
+  int64_t by = 0;
+  for (int i = 0; i < s->count; i++) {
+    double linger = manta__sink_feed_linger(s->feed[i]);
+    int64_t until = manta__sink_feed_moved(s->feed[i]) + (int64_t)(linger * 1e9);
+    if (!manta__sink_feed_ended(s->feed[i]) && until > by)
+      by = until;
+  }
+  return by;
+}
+
 static int left(const struct sink_process *s)
 {
   int n = 0;
@@ -190,6 +209,8 @@ static void serve(struct sink_process *s)
     (void)rd;
     if (p[1].revents)
       hear(s);
+    if (s->run.trials && !s->quitting && manta__now() >= s->by && patience(s) > s->by)
+      s->by = patience(s);
     if (manta__now() >= s->by)
       quit_slow(s);
   }
@@ -206,15 +227,28 @@ static bool join_all(struct sink_process *s)
   manta_value_fini(&s->setup);
   manta__fd_close(&s->wakeup);
   manta__fd_close(&s->lock);
+  manta__fd_close(&s->trials);
   return whole;
+}
+
+// Each trial that runs has files of its own.
+static void raise_limit(void)
+{
+  struct rlimit r;
+  if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
+    r.rlim_cur = r.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &r);
+  }
 }
 
 int manta__sink_main(int conn, int rundir)
 {
-  struct sink_process s = {.conn = conn, .wakeup = -1, .lock = -1, .by = MANTA__NEVER};
+  struct sink_process s = {
+      .conn = conn, .wakeup = -1, .lock = -1, .trials = -1, .by = MANTA__NEVER};
   manta_error err = MANTA_ERROR_INIT;
   prctl(PR_SET_NAME, "manta-sink");
   signal(SIGPIPE, SIG_IGN);
+  raise_limit();
   if (start_all(&s, rundir, NULL, &err) < 0) {
     say(&s, MANTA__SINK_WARN, err.message);
     say(&s, MANTA__SINK_DONE, "");
@@ -228,7 +262,7 @@ int manta__sink_main(int conn, int rundir)
 
 manta_status manta__sink_replay(int rundir, const char *kind, manta_error *err)
 {
-  struct sink_process s = {.conn = -1, .wakeup = -1, .lock = -1, .by = MANTA__NEVER};
+  struct sink_process s = {.conn = -1, .wakeup = -1, .lock = -1, .trials = -1, .by = MANTA__NEVER};
   manta_status st = start_all(&s, rundir, kind, err);
   if (st == MANTA_OK) {
     set_end(&s, MANTA__SINK_FEED_WRITTEN);

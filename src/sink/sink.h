@@ -67,6 +67,7 @@ struct manta__sink_env {
   const manta_value *options; /* a map */
   const manta_value *memo;    /* what `memo` gave last, also in an earlier process; else nil */
   const atomic_bool *quit;
+  const struct manta__sink_kind *each; /* of an experiment: the kind of each trial (trials.h) */
   /* Shows a warning where the run shows its own. Any thread. */
   void (*warn)(const struct manta__sink_env *env, const char *text);
 };
@@ -87,6 +88,10 @@ struct manta__sink_kind {
   manta_status (*check)(const manta_value *options, manta_error *err);
   manta_status (*open)(void **out, const struct manta__sink_env *env, manta_error *err);
   manta_status (*rows)(void *s, const struct manta__sink_rows *rows, manta_error *err);
+  /* Instead of rows, rewound and event: every record as the log has it. Its memo changes with each
+   * flush. May be NULL. */
+  manta_status (*record)(void *s, const struct manta__record *head, const uint8_t *payload,
+                         manta_error *err);
   /* NULL: rewinds do not matter to it, or it cuts. */
   manta_status (*rewound)(void *s, int64_t to, int64_t wall_ns, manta_error *err);
   /* Every other record of the log: checkpoints, losses, notes, the end. payload: a map. May be

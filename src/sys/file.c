@@ -192,10 +192,10 @@ static int open_temp(int dirfd, const char *name, char temp[NAME_MAX + 1])
   return -1;
 }
 
-static int fill_temp(int fd, const void *p, size_t n)
+static int fill_temp(int fd, const void *p, size_t n, bool sync)
 {
   int rc = manta__write_all(fd, p, n, NULL);
-  if (rc == 0)
+  if (rc == 0 && sync)
     rc = fsync(fd);
   int saved = errno;
   close(fd);
@@ -203,8 +203,8 @@ static int fill_temp(int fd, const void *p, size_t n)
   return rc;
 }
 
-manta_status manta__file_replace(int dirfd, const char *name, const void *p, size_t n,
-                                 manta_error *err)
+static manta_status swap(int dirfd, const char *name, const void *p, size_t n, bool sync,
+                         manta_error *err)
 {
   char temp[NAME_MAX + 1];
   if (strchr(name, '/'))
@@ -212,14 +212,26 @@ manta_status manta__file_replace(int dirfd, const char *name, const void *p, siz
   int fd = open_temp(dirfd, name, temp);
   if (fd < 0)
     return manta_error_set(err, MANTA_EIO, "create a temp file for %s: %m", name);
-  int rc = fill_temp(fd, p, n);
+  int rc = fill_temp(fd, p, n, sync);
   if (rc == 0)
     rc = renameat(dirfd, temp, dirfd, name);
-  if (rc < 0) {
-    manta_error_set(err, MANTA_EIO, "write %s: %m", name);
-    unlinkat(dirfd, temp, 0);
-    return MANTA_EIO;
-  }
+  if (rc == 0)
+    return MANTA_OK;
+  manta_error_set(err, MANTA_EIO, "write %s: %m", name);
+  unlinkat(dirfd, temp, 0);
+  return MANTA_EIO;
+}
+
+manta_status manta__file_swap(int dirfd, const char *name, const void *p, size_t n,
+                              manta_error *err)
+{
+  return swap(dirfd, name, p, n, false, err);
+}
+
+manta_status manta__file_replace(int dirfd, const char *name, const void *p, size_t n,
+                                 manta_error *err)
+{
+  MANTA_TRY(swap(dirfd, name, p, n, true, err));
   if (fsync(dirfd) < 0 && errno != EINVAL) // EINVAL: a file system whose directories need none
     return manta_error_set(err, MANTA_EIO, "sync the directory of %s: %m", name);
   return MANTA_OK;

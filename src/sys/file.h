@@ -38,6 +38,9 @@ manta_status manta__file_read(int dirfd, const char *name, size_t limit, char **
  * says "sync": then it has the new one, which a power cut may still undo. */
 manta_status manta__file_replace(int dirfd, const char *name, const void *p, size_t n,
                                  manta_error *err);
+/* The same without a sync: a power cut may leave an empty file. For what can be made again. */
+manta_status manta__file_swap(int dirfd, const char *name, const void *p, size_t n,
+                              manta_error *err);
 
 /* From now on, after `bytes` more bytes manta__write_all fails with `error` (and goes on failing
  * until called with error 0); `max_write` > 0 also cuts every single write to that many bytes. This

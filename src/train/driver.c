@@ -174,10 +174,8 @@ static void forget_in_child(void)
     manta__fd_close(&fd);
   }
   for (manta_trainer *t = drv.trainers; t; t = t->next)
-    if (t->run) {
-      manta__sink_child_forget(&t->run->sink);
+    if (t->run)
       manta__upload_forget(t->run);
-    }
   manta__fd_close(&drv.command_fd);
   manta__fd_close(&drv.ring_fd);
 }
