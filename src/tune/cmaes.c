@@ -3,9 +3,11 @@
  * tune/cmaes.c - CMA-ES, the evolution strategy that adapts its covariance matrix (Hansen, "The CMA
  * Evolution Strategy: A Tutorial", 2016, with active updates).
  *
- * It moves over the ranges and normals that always count, each on its scale without units; choices,
- * and what counts only under one, are drawn at random. Whatever is rounded is rounded in the config
- * alone: the strategy sees the number before, so that it does not stand still between two integers.
+ * It moves over the ranges and normals, each on its scale without units. Whatever is rounded is
+ * rounded in the config alone: the strategy sees the number before, so that it does not stand still
+ * between two integers. Beside it the options of each choice have probabilities, which move towards
+ * those of the better members (Hamano and others, 2024). A number that does not count in a member
+ * has a coordinate all the same.
  *
  * (1) A generation ends when as many of its trials have as the population has members; those that
  *     were begun meanwhile come from the same distribution, and are ignored if they end later.
@@ -22,17 +24,26 @@
 
 #define REDRAWS    100 /* of a point that is outside, before it is moved to the border */
 #define MOST_SIGMA 1e3
+#define LEAST_ODDS 0.2 /* of an option, as a part of its fair share */
 
 struct offspring {
   double value;
   uint64_t number;
+  const double *point; /* the sample's */
   double *x;
+};
+
+struct choice {
+  int dim;
+  double *odds; /* by option; they sum up to 1 */
 };
 
 struct cmaes {
   struct manta__search h;
   int d;
   int *dims; /* (d) that it moves over */
+  struct choice *choices;
+  int choice_count;
   int population, parents;
   double *weights; /* (population) of the best first; negative for the worse half */
   double weight_parents, cc, cs, c1, cmu, damps, expected;
@@ -52,11 +63,6 @@ static struct cmaes *cmaes_of(struct manta__searcher *s)
 }
 
 /* --- making one ------------------------------------------------------------------------------- */
-
-static bool moves_over(const struct manta__dim *d)
-{
-  return d->parent < 0 && (d->kind == MANTA__DIM_RANGE || d->kind == MANTA__DIM_NORMAL);
-}
 
 /* Logarithmic weights of the better half; the worse half's are negative, and scaled so that the
  * matrix stays positive definite. */
@@ -90,6 +96,11 @@ static void set_rates(struct cmaes *e)
   e->expected = sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d));
 }
 
+static uint32_t options_of(const struct cmaes *e, int choice)
+{
+  return e->h.space->dims[e->choices[choice].dim].options;
+}
+
 static void reset(struct cmaes *e)
 {
   int d = e->d;
@@ -101,12 +112,17 @@ static void reset(struct cmaes *e)
     for (int j = 0; j < d; j++)
       e->c[i * d + j] = e->b[i * d + j] = i == j;
   }
+  for (int i = 0; i < e->choice_count; i++)
+    for (uint32_t k = 0; k < options_of(e, i); k++)
+      e->choices[i].odds[k] = 1.0 / options_of(e, i);
 }
 
 static manta_status make_room(struct cmaes *e, manta_error *err)
 {
-  size_t d = (size_t)e->d, n = (size_t)e->population;
-  e->room = manta__calloc(n + 4 * d + 3 * d * d + 5 * d + n * d, sizeof(double));
+  size_t d = (size_t)e->d, n = (size_t)e->population, options = 0;
+  for (int i = 0; i < e->choice_count; i++)
+    options += options_of(e, i);
+  e->room = manta__calloc(n + 4 * d + 3 * d * d + 5 * d + n * d + options, sizeof(double));
   e->members = manta__calloc(n, sizeof *e->members);
   if (!e->room || !e->members)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a searcher");
@@ -123,6 +139,10 @@ static manta_status make_room(struct cmaes *e, manta_error *err)
   at += 5 * d;
   for (size_t i = 0; i < n; i++, at += d)
     e->members[i].x = at;
+  for (int i = 0; i < e->choice_count; i++) {
+    e->choices[i].odds = at;
+    at += options_of(e, i);
+  }
   return MANTA_OK;
 }
 
@@ -131,10 +151,13 @@ static manta_status init_cmaes(struct manta__searcher *s, manta_error *err)
   struct cmaes *e = cmaes_of(s);
   const struct manta__space *sp = e->h.space;
   e->dims = manta__calloc((size_t)sp->count + 1, sizeof *e->dims);
-  if (!e->dims)
+  e->choices = manta__calloc((size_t)sp->count + 1, sizeof *e->choices);
+  if (!e->dims || !e->choices)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a searcher");
   for (int i = 0; i < sp->count; i++)
-    if (moves_over(&sp->dims[i]))
+    if (manta__dim_has_options(&sp->dims[i]))
+      e->choices[e->choice_count++].dim = i;
+    else
       e->dims[e->d++] = i;
   if (e->d == 0)
     return manta_error_set(err, MANTA_EINVAL,
@@ -153,6 +176,7 @@ static void fini_cmaes(struct manta__searcher *s)
 {
   struct cmaes *e = cmaes_of(s);
   manta__free(e->dims);
+  manta__free(e->choices);
   manta__free(e->room);
   manta__free(e->members);
 }
@@ -205,16 +229,31 @@ static void draw(const struct cmaes *e, uint64_t number, double *x)
       x[i] = fmin(fmax(x[i], 0), 1);
 }
 
+static double draw_option(const struct cmaes *e, int choice, struct manta__rng *rng)
+{
+  const double *odds = e->choices[choice].odds;
+  uint32_t last = options_of(e, choice) - 1, k = 0;
+  for (double u = manta__rng_unit(rng); k < last && u >= odds[k]; k++)
+    u -= odds[k];
+  return k;
+}
+
 static manta_status propose_cmaes(struct manta__searcher *s, uint64_t number, double *point,
                                   manta_error *err)
 {
   (void)err;
   struct cmaes *e = cmaes_of(s);
+  const struct manta__space *sp = e->h.space;
+  struct manta__rng rng = manta__rng_of(~e->h.config.seed, number);
   double *x = e->vec + e->d;
-  manta__search_draw(&e->h, number, point);
   draw(e, number, x);
   for (int i = 0; i < e->d; i++)
     point[e->dims[i]] = value_of(dim_of(e, i), x[i]);
+  for (int i = 0; i < e->choice_count; i++)
+    point[e->choices[i].dim] = draw_option(e, i, &rng);
+  for (int i = 0; i < sp->count; i++)
+    if (!manta__space_counts(sp, i, point))
+      point[i] = NAN;
   return MANTA_OK;
 }
 
@@ -222,13 +261,15 @@ static manta_status propose_cmaes(struct manta__searcher *s, uint64_t number, do
  * that is. */
 static void place_of(const struct cmaes *e, const struct manta__sample *t, double *x)
 {
+  bool drawn = true;
   draw(e, t->number, x);
-  for (int i = 0; i < e->d; i++)
-    if (value_of(dim_of(e, i), x[i]) != t->point[e->dims[i]]) {
-      for (int k = 0; k < e->d; k++)
-        x[k] = unit_of(dim_of(e, k), t->point[e->dims[k]]);
-      return;
-    }
+  for (int i = 0; i < e->d; i++) {
+    double at = t->point[e->dims[i]];
+    drawn &= isnan(at) || value_of(dim_of(e, i), x[i]) == at;
+  }
+  for (int i = 0; i < e->d && !drawn; i++)
+    if (!isnan(t->point[e->dims[i]]))
+      x[i] = unit_of(dim_of(e, i), t->point[e->dims[i]]);
 }
 
 /* --- a generation ----------------------------------------------------------------------------- */
@@ -315,6 +356,22 @@ static void decompose(struct cmaes *e)
     e->scale[i] = sqrt(fmax(e->scale[i], 1e-16));
 }
 
+/* Towards what the better half chose, each option keeping a chance. */
+static void adapt_odds(struct cmaes *e, int choice)
+{
+  double *odds = e->choices[choice].odds, sum = 0;
+  uint32_t n = options_of(e, choice);
+  for (int k = 0; k < e->parents; k++) {
+    double chosen = e->members[k].point[e->choices[choice].dim];
+    for (uint32_t i = 0; i < n && !isnan(chosen); i++)
+      odds[i] += e->cs * e->weights[k] * ((chosen == i) - odds[i]);
+  }
+  for (uint32_t i = 0; i < n; i++)
+    sum += odds[i] = fmax(odds[i], LEAST_ODDS / n);
+  for (uint32_t i = 0; i < n; i++)
+    odds[i] /= sum;
+}
+
 static void end_generation(struct cmaes *e)
 {
   int d = e->d;
@@ -333,6 +390,8 @@ static void end_generation(struct cmaes *e)
   for (int i = 0; i < d; i++)
     e->path_c[i] = (1 - e->cc) * e->path_c[i] + (stalled ? 0 : rate * step[i]);
   adapt_matrix(e, old_mean, stalled);
+  for (int i = 0; i < e->choice_count; i++)
+    adapt_odds(e, i);
   e->sigma *= exp(e->cs / e->damps * (length / e->expected - 1));
   e->sigma = fmin(e->sigma, MOST_SIGMA);
   decompose(e);
@@ -348,6 +407,7 @@ static void learn_cmaes(struct manta__searcher *s, const struct manta__sample *e
   place_of(e, ended, m->x);
   m->value = ended->value;
   m->number = ended->number;
+  m->point = ended->point;
   if (++e->member_count < e->population)
     return;
   end_generation(e);

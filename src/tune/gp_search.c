@@ -23,7 +23,7 @@
 #define CANDIDATES 512
 #define NEAR       96 /* candidates near the best samples */
 #define CLIMBS     4
-#define CLIMB      30 /* steps of each */
+#define CLIMB      100 /* steps of each */
 #define MOST       300
 #define MOST_BEST  100
 #define FIRST_FIT  60 /* steps */
@@ -36,7 +36,7 @@ struct gps {
   const struct manta__sample **order;
   int order_cap;
   int fitted; /* samples at the last fit */
-  double mean, deviation, best;
+  double best;
   double *at, *found, *grads; /* (dims), (CLIMBS, dims), (2 dims) */
   double found_gain[CLIMBS];
   double *room;
@@ -151,7 +151,7 @@ static bool is_among(const struct manta__sample *t, const struct manta__sample *
 static void gather(struct gps *g, int ended)
 {
   int best = ended < MOST_BEST ? ended : MOST_BEST;
-  double worst = g->order[0]->value, sum = 0;
+  double worst = g->order[0]->value;
   g->gp.n = 0;
   for (int i = 0; i < ended && isfinite(g->order[i]->value); i++)
     worst = g->order[i]->value;
@@ -162,32 +162,47 @@ static void gather(struct gps *g, int ended)
     if (!is_among(t, g->order, best))
       learn_sample(g, t, isnan(t->value) ? NAN : fmin(t->value, worst));
   }
-  int known = 0;
+}
+
+/* Far above the median a value counts by its logarithm: else a few bad ones are the scale, on which
+ * all that are near the best are the same. */
+static void bend(struct gps *g, int ended)
+{
+  double median = g->order[ended / 2]->value, unit = median - g->order[0]->value;
+  if (!isfinite(unit) || !(unit > 0))
+    return;
   for (int i = 0; i < g->gp.n; i++)
-    if (!isnan(g->gp.y[i])) {
-      sum += g->gp.y[i];
-      known++;
+    g->gp.y[i] = asinh((g->gp.y[i] - median) / unit);
+}
+
+static double mean_of(const double *y, int n, int *known)
+{
+  double sum = 0;
+  *known = 0;
+  for (int i = 0; i < n; i++)
+    if (!isnan(y[i])) {
+      sum += y[i];
+      ++*known;
     }
-  g->mean = sum / known;
+  return sum / *known;
 }
 
 static void standardize(struct gps *g)
 {
   double squares = 0, *y = g->gp.y;
-  int known = 0;
+  int known;
+  double mean = mean_of(y, g->gp.n, &known);
   for (int i = 0; i < g->gp.n; i++) {
     if (isnan(y[i]))
-      y[i] = g->mean;
-    else
-      known++;
-    squares += (y[i] - g->mean) * (y[i] - g->mean);
+      y[i] = mean;
+    squares += (y[i] - mean) * (y[i] - mean);
   }
-  g->deviation = sqrt(squares / known);
-  if (!(g->deviation > 0) || !isfinite(g->deviation))
-    g->deviation = 1;
+  double deviation = sqrt(squares / known);
+  if (!(deviation > 0) || !isfinite(deviation))
+    deviation = 1;
   g->best = INFINITY;
   for (int i = 0; i < g->gp.n; i++) {
-    y[i] = (y[i] - g->mean) / g->deviation;
+    y[i] = (y[i] - mean) / deviation;
     g->best = fmin(g->best, y[i]);
   }
 }
@@ -337,6 +352,7 @@ static manta_status propose_gps(struct manta__searcher *s, uint64_t number, doub
     return MANTA_OK;
   }
   gather(g, ended);
+  bend(g, ended);
   standardize(g);
   bool grown = g->h.ended > g->fitted + g->fitted / 20;
   manta__gp_fit(&g->gp, !grown ? 0 : g->fitted ? LATER_FIT : FIRST_FIT);

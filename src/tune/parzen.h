@@ -13,23 +13,37 @@
 
 struct manta__parzen {
   const struct manta__space *space;
-  int kernels;     /* the last one is the prior */
-  double *weights; /* they sum up to 1 */
-  double *base;    /* by kernel: logarithm of its weight */
-  double *centre;  /* by dimension, then kernel: on the scale, or an option; NaN: the prior's */
-  double *mass;    /* likewise: logarithm of what divides the normal density */
-  double *sigma;   /* likewise: width */
-  double *terms;   /* by kernel: scratch */
+  int kernels, cap;     /* the first one is the prior; kernels without order behind it */
+  int *samples;         /* by kernel: index of its sample */
+  const double **where; /* likewise: its point, borrowed */
+  double *width;        /* by dimension, while all kernels have the same: on the scale */
+  int width_of;         /* number of kernels that it is for */
+  float *weights;       /* by kernel; 0 beyond the last one */
+  float *base; /* likewise: logarithm of what divides it in the dimensions that always count */
+  float *rows; /* by block of kernels, then dimension: centres, widths, masses */
+  int *order;  /* scratch of surround */
+  struct manta__parzen_term *terms; /* scratch of log */
 };
 
-/* Around `n` samples, the oldest first: the 25 newest weigh the same, older ones less. */
-manta_status manta__parzen_init(struct manta__parzen *p, const struct manta__space *space,
-                                const struct manta__sample *const *samples, int n,
+/* For up to `cap` samples; it has none. MANTA_ENOMEM. */
+manta_status manta__parzen_init(struct manta__parzen *p, const struct manta__space *space, int cap,
                                 manta_error *err);
 void manta__parzen_fini(struct manta__parzen *p);
 
+/* Around these samples and no others, n of them: each kernel reaches in each dimension as far as
+ * the farther of its neighbours. All weigh the same. */
+void manta__parzen_surround(struct manta__parzen *p, const double *const *points, int n);
+
+/* One sample more or less, of those whose kernels all have the same width; it follows from how many
+ * there are. Samples are known by an index, newer ones by larger ones. */
+void manta__parzen_add(struct manta__parzen *p, int sample, const double *point);
+void manta__parzen_drop(struct manta__parzen *p, int sample); /* unknown ones are ignored */
+void manta__parzen_drop_oldest(struct manta__parzen *p);
+/* The 25 newest weigh the same, older ones less: before the density is asked for. */
+void manta__parzen_age(struct manta__parzen *p, int newest);
+
 void manta__parzen_draw(const struct manta__parzen *p, struct manta__rng *rng, double *point);
-/* The logarithm of the density at a point. */
-double manta__parzen_log(const struct manta__parzen *p, const double *point);
+/* The logarithm of the density at `n` points (n, dimensions). */
+void manta__parzen_log(const struct manta__parzen *p, const double *points, int n, double *out);
 
 #endif
