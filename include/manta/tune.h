@@ -181,7 +181,9 @@ typedef struct manta_tune_config {
   const manta_searcher *own_searcher;  /* instead */
   const char *scheduler; /* "fifo", "asha", "median", "hyperband", "pbt", "pb2"; NULL: fifo */
   const manta_value *scheduler_options; /* a map: max_time, grace, factor, brackets, least_trials,
-                                           interval, quantile, resample */
+                                           interval, quantile, resample, only (pbt, pb2: a list
+                                           of paths as "optimizer/lr"; all else is copied as it
+                                           is) */
   const manta_scheduler *own_scheduler; /* instead */
   uint64_t seed; /* the same one gives the same configs; 0 is a seed like others */
   const manta_trainer_config *trainer; /* of one trial: workers, resources, program, hosts,

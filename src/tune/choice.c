@@ -15,6 +15,7 @@ struct option {
   const char *name;
   double *real;
   int *integer;
+  const manta_value **list;
 };
 
 static manta_status take_one(const struct option *all, size_t count, const manta_pair *p,
@@ -23,6 +24,10 @@ static manta_status take_one(const struct option *all, size_t count, const manta
   for (size_t i = 0; i < count; i++) {
     if (strcmp(all[i].name, p->key) != 0)
       continue;
+    if (all[i].list) {
+      *all[i].list = &p->value;
+      return MANTA_OK;
+    }
     double x = manta_value_as_real(&p->value, NAN);
     if (!isfinite(x) || (all[i].integer && x != floor(x)))
       return manta_error_set(err, MANTA_ETYPE, "option \"%s\" of the %s is a number", p->key,
@@ -52,37 +57,73 @@ static manta_status make_searcher(struct manta__choosers *c, const manta_tune_co
                                   manta_error *err)
 {
   struct manta__search_config sc = {.seed = cfg->seed};
-  const struct option options[] = {{"startup", NULL, &sc.startup},
-                                   {"candidates", NULL, &sc.candidates},
-                                   {"population", NULL, &sc.population},
-                                   {"sigma", &sc.sigma, NULL}};
+  const struct option options[] = {{"startup", NULL, &sc.startup, NULL},
+                                   {"candidates", NULL, &sc.candidates, NULL},
+                                   {"population", NULL, &sc.population, NULL},
+                                   {"sigma", &sc.sigma, NULL, NULL}};
   const char *name = cfg->searcher ? cfg->searcher : "random";
   MANTA_TRY(take_options(options, 4, cfg->searcher_options, "searcher", err));
   c->learns |= strcmp(name, "random") != 0;
   return manta__searcher_create(&c->searcher, name, &c->space, &sc, err);
 }
 
+/* Every dimension that the list does not name keeps its value when a trial is copied. */
+static manta_status name_fixed(struct manta__choosers *c, const manta_value *only, manta_error *err)
+{
+  int n = c->space.count;
+  if (only->type != MANTA_LIST)
+    return manta_error_set(err, MANTA_ETYPE, "option \"only\" of the scheduler is a list of paths");
+  c->fixed = manta__calloc((size_t)n + 1, sizeof *c->fixed);
+  if (!c->fixed)
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a scheduler");
+  for (int i = 0; i < n; i++)
+    c->fixed[i] = true;
+  for (uint32_t k = 0; k < only->count; k++) {
+    const char *path = manta_value_as_string(&only->u.items[k], "");
+    bool found = false;
+    for (int i = 0; i < n; i++)
+      if (strcmp(c->space.dims[i].path, path) == 0) {
+        c->fixed[i] = false;
+        found = true;
+      }
+    if (!found)
+      return manta_error_set(err, MANTA_EINVAL,
+                             "the scheduler is to change \"%s\", which the space "
+                             "has no domain for",
+                             path);
+  }
+  return MANTA_OK;
+}
+
 static manta_status make_scheduler(struct manta__choosers *c, const manta_tune_config *cfg,
                                    manta_error *err)
 {
   struct manta__schedule_config sc = {.seed = cfg->seed};
-  const struct option options[] = {
-      {"max_time", &sc.max_time, NULL}, {"grace", &sc.grace, NULL},
-      {"factor", &sc.factor, NULL},     {"brackets", NULL, &sc.brackets},
-      {"interval", &sc.interval, NULL}, {"least_trials", NULL, &sc.least_trials},
-      {"quantile", &sc.quantile, NULL}, {"resample", &sc.resample, NULL}};
+  const manta_value *only = NULL;
+  const struct option options[] = {{"max_time", &sc.max_time, NULL, NULL},
+                                   {"grace", &sc.grace, NULL, NULL},
+                                   {"factor", &sc.factor, NULL, NULL},
+                                   {"brackets", NULL, &sc.brackets, NULL},
+                                   {"interval", &sc.interval, NULL, NULL},
+                                   {"least_trials", NULL, &sc.least_trials, NULL},
+                                   {"quantile", &sc.quantile, NULL, NULL},
+                                   {"resample", &sc.resample, NULL, NULL},
+                                   {"only", NULL, NULL, &only}};
   const char *name = cfg->scheduler ? cfg->scheduler : "fifo";
   sc.resample = RESAMPLE;
-  MANTA_TRY(take_options(options, 8, cfg->scheduler_options, "scheduler", err));
+  MANTA_TRY(take_options(options, 9, cfg->scheduler_options, "scheduler", err));
   c->resample = sc.resample;
   c->decides = strcmp(name, "fifo") != 0;
   c->learns |= c->decides;
   bool pb2 = !strcmp(name, "pb2"); // decides as PBT does, and explores in its own way
   if (pb2 && !c->searcher)
     return manta_error_set(err, MANTA_EINVAL, "pb2 needs a space, which own_searcher has not");
+  if (only)
+    MANTA_TRY(name_fixed(c, only, err));
   if (pb2)
     MANTA_TRY(
         manta__pb2_init(&c->pb2, &c->space, sc.interval > 0 ? sc.interval : PB2_INTERVAL, err));
+  c->pb2.fixed = c->fixed;
   return manta__scheduler_create(&c->scheduler, pb2 ? "pbt" : name, &sc, err);
 }
 
@@ -117,6 +158,7 @@ void manta__choice_fini(struct manta__choosers *c)
   manta__searcher_destroy(c->searcher);
   manta__scheduler_destroy(c->scheduler);
   manta__pb2_fini(&c->pb2);
+  manta__free(c->fixed);
   manta__space_fini(&c->space);
   *c = (struct manta__choosers){0};
 }
@@ -242,7 +284,7 @@ manta_status manta__choice_explore(struct manta__choosers *c, uint64_t number, c
     manta__free(to);
     return manta_error_set(err, MANTA_ENOMEM, "no memory for a trial");
   }
-  manta__explore(&c->space, from, c->resample, c->seed, turn, to);
+  manta__explore(&c->space, from, c->fixed, c->resample, c->seed, turn, to);
   manta_status st = c->pb2.seen ? manta__pb2_propose(&c->pb2, c->seed, turn, to, err) : MANTA_OK;
   if (st == MANTA_OK)
     st = manta__space_config(&c->space, to, config, err);

@@ -20,6 +20,7 @@ struct manta__choosers {
   manta_searcher own_searcher;
   struct manta__scheduler *scheduler; /* or NULL: own_scheduler */
   manta_scheduler own_scheduler;
+  bool *fixed;           /* by dimension: copies keep its value; NULL: of none */
   struct manta__pb2 pb2; /* pb2.seen NULL: copies explore at random */
   bool decides;          /* the scheduler is not fifo */
   bool learns;           /* somebody looks at the metric */

@@ -42,6 +42,11 @@ static bool is_number(const struct manta__dim *d)
   return !manta__dim_has_options(d);
 }
 
+static bool is_proposed(const struct manta__pb2 *p, int dim)
+{
+  return is_number(&p->space->dims[dim]) && !(p->fixed && p->fixed[dim]);
+}
+
 static double to_unit(const struct manta__dim *d, double x)
 {
   if (isnan(x))
@@ -123,7 +128,7 @@ static void draw(const struct manta__pb2 *p, const double *from, bool near, stru
 {
   for (int i = 0; i < p->space->count; i++) {
     double r = near ? from[i] + SPREAD * manta__rng_normal(rng) : manta__rng_unit(rng);
-    u[i] = is_number(&p->space->dims[i]) ? fmin(fmax(r, 0), 1) : from[i];
+    u[i] = is_proposed(p, i) ? fmin(fmax(r, 0), 1) : from[i];
   }
   u[p->space->count] = 1; // now
 }
@@ -147,7 +152,7 @@ static void choose(const struct manta__pb2 *p, const struct manta__gp *g, const 
 static void settle(const struct manta__pb2 *p, const double *best, double *point)
 {
   for (int i = 0; i < p->space->count; i++)
-    if (is_number(&p->space->dims[i]) && manta__space_counts(p->space, i, point))
+    if (is_proposed(p, i) && manta__space_counts(p->space, i, point))
       point[i] = from_unit(&p->space->dims[i], best[i]);
 }
 

@@ -5,7 +5,7 @@
  *
  * (1) It knows the last MANTA__PB2_MOST gains of all trials, each with the time when it was made: a
  *     config that was good early may not be so later.
- * (2) Numbers are proposed; options are explored as PBT does.
+ * (2) Numbers that may change are proposed; options are explored as PBT does.
  * (3) A proposal follows from seed, turn and the gains so far.
  */
 #ifndef MANTA_TUNE_PB2_H
@@ -17,6 +17,7 @@
 
 struct manta__pb2 {
   const struct manta__space *space; /* borrowed */
+  const bool *fixed; /* by dimension: it keeps its value; NULL: none does. Borrowed */
   double interval;
   struct manta__grow trials; /* of struct gain_base, by trial */
   double *seen;              /* (MOST, dims + 2): units, time, gain; a ring */

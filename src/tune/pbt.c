@@ -158,8 +158,8 @@ static double moved(const struct manta__dim *d, double x, struct manta__rng *rng
   return manta__dim_from_scale(d, manta__dim_to_scale(d, to));
 }
 
-void manta__explore(const struct manta__space *sp, const double *from, double resample,
-                    uint64_t seed, uint64_t number, double *point)
+void manta__explore(const struct manta__space *sp, const double *from, const bool *fixed,
+                    double resample, uint64_t seed, uint64_t number, double *point)
 {
   struct manta__rng rng = manta__rng_of(~seed, number);
   for (int i = 0; i < sp->count; i++) {
@@ -168,6 +168,8 @@ void manta__explore(const struct manta__space *sp, const double *from, double re
     uint64_t stream = manta__rng_next(&rng);
     if (!manta__space_counts(sp, i, point))
       point[i] = NAN;
+    else if (fixed && fixed[i] && !isnan(from[i]))
+      point[i] = from[i];
     else if (anew || isnan(from[i])) // or its option was not chosen there
       point[i] = manta__space_draw_dim(sp, i, seed, stream);
     else

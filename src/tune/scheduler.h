@@ -83,9 +83,10 @@ bool manta__scheduler_next(struct manta__scheduler *s, struct manta__decision *o
 
 /* PBT: the point for a trial that goes on from another one's checkpoint: a parameter is drawn anew
  * with probability `resample`, else a number is multiplied by 0.8 or 1.2 and an option replaced by
- * a neighbour. `number` tells one exploration from another. */
-void manta__explore(const struct manta__space *sp, const double *from, double resample,
-                    uint64_t seed, uint64_t number, double *point);
+ * a neighbour. Those that are `fixed` (by dimension; NULL: none) keep what they have. `number`
+ * tells one exploration from another. */
+void manta__explore(const struct manta__space *sp, const double *from, const bool *fixed,
+                    double resample, uint64_t seed, uint64_t number, double *point);
 
 /* --- for schedulers --------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
  */
 #include "tune/scheduler.h"
 
+#include "tune/choice.h"
 #include "tune/pb2.h"
 
 #include "base/rng.h"
@@ -276,7 +277,7 @@ static void exploring_stays_in_the_space(void **state)
   double from[4] = {0.01, 2, 1, NAN}, p[4];
   int same = 0, factor = 0;
   for (uint64_t i = 0; i < 400; i++) {
-    manta__explore(&sp, from, 0.25, 1, i, p);
+    manta__explore(&sp, from, NULL, 0.25, 1, i, p);
     assert_true(p[0] >= 1e-3 && p[0] <= 1 && p[1] >= 1 && p[1] <= 3 && p[1] == round(p[1]));
     assert_true(p[2] == 0 ? p[3] >= 0 && p[3] <= 1 : isnan(p[3]));
     factor += fabs(p[0] - 0.012) < 1e-9 || fabs(p[0] - 0.008) < 1e-9;
@@ -284,6 +285,12 @@ static void exploring_stays_in_the_space(void **state)
   }
   assert_in_range(factor, 260, 340); // three quarters
   assert_in_range(same, 10, 70);     // a third of the quarter
+  for (uint64_t i = 0; i < 100; i++) {
+    manta__explore(&sp, from, (bool[]){true, false, true, true}, 0.25, 1, i, p);
+    assert_true(p[0] == 0.01 && p[2] == 1 && isnan(p[3]));
+    same += p[1] == 2;
+  }
+  assert_in_range(same, 10, 100); // that one may change
   manta__space_fini(&sp);
   manta_value_fini(&spec);
 }
@@ -319,12 +326,58 @@ static void pb2_proposes_what_has_gained(void **state)
     near += fabs(point[0] - 0.3) / 20;
   }
   assert_true(near < 0.15);
+  p.fixed = (bool[]){true, true};
+  double kept[2] = {0.9, 1};
+  assert_ok(manta__pb2_propose(&p, 3, 0, kept, &err), &err);
+  assert_true(kept[0] == 0.9 && kept[1] == 1);
   manta__pb2_forget(&p, 0);
   assert_ok(manta__pb2_observe(&p, 0, (double[]){0, 0}, 9, 0, &err), &err);
   assert_int_equal(p.count, 40); // no gain: it came with another one's state
   manta__pb2_fini(&p);
   manta__space_fini(&sp);
   manta_value_fini(&spec);
+}
+
+static void make_choosers(struct manta__choosers *c, const char *options, manta_status expected,
+                          manta_error *err)
+{
+  static const char space[] = "{\"deep\":{\"lr\":{\"$range\":{\"low\":0,\"high\":1}}},"
+                              "\"n\":{\"$range\":{\"low\":0,\"high\":1}}}";
+  manta_value spec = {0}, how = {0};
+  manta_tune_config cfg = MANTA_TUNE_CONFIG_INIT;
+  assert_ok(manta_value_from_json(&spec, space, sizeof space - 1, err), err);
+  assert_ok(manta_value_from_json(&how, options, strlen(options), err), err);
+  cfg.space = &spec;
+  cfg.metric = "loss";
+  cfg.scheduler = "pb2";
+  cfg.scheduler_options = &how;
+  assert_status(manta__choice_init(c, &cfg, err), expected);
+  manta_value_fini(&spec);
+  manta_value_fini(&how);
+}
+
+static void copies_change_only_what_is_named(void **state)
+{
+  (void)state;
+  struct manta__choosers c;
+  manta_error err = MANTA_ERROR_INIT;
+  make_choosers(&c, "{\"only\":[\"deep/lr\"]}", MANTA_OK, &err);
+  double from[2] = {0.5, 0.5}, *to, changed = 0;
+  for (uint64_t turn = 0; turn < 10; turn++) {
+    manta_value config = {0};
+    assert_ok(manta__choice_explore(&c, 0, from, turn, &to, &config, &err), &err);
+    assert_true(to[1] == 0.5);
+    changed += fabs(to[0] - 0.5);
+    manta__free(to);
+    manta_value_fini(&config);
+  }
+  assert_true(changed > 0.1);
+  manta__choice_fini(&c);
+  make_choosers(&c, "{\"only\":[\"lr\"]}", MANTA_EINVAL, &err);
+  assert_non_null(strstr(err.message, "\"lr\", which the space has no domain for"));
+  manta__choice_fini(&c);
+  make_choosers(&c, "{\"only\":\"n\"}", MANTA_ETYPE, &err);
+  manta__choice_fini(&c);
 }
 
 static void what_makes_no_sense_is_refused(void **state)
@@ -378,6 +431,7 @@ int main(void)
       cmocka_unit_test(the_same_calls_give_the_same_decisions),
       cmocka_unit_test(exploring_stays_in_the_space),
       cmocka_unit_test(pb2_proposes_what_has_gained),
+      cmocka_unit_test(copies_change_only_what_is_named),
       cmocka_unit_test(what_makes_no_sense_is_refused),
       cmocka_unit_test(memory_may_run_out),
   };
