@@ -268,8 +268,8 @@ MANTA_API uint64_t manta_tune_count_state(const manta_tune *t, manta_trial_state
 MANTA_API manta_status manta_tune_trial(manta_tune *t, uint64_t number, manta_trial *out,
                                         manta_error *err);
 /* The number of the best trial: by its last row, or with `any_row` by the best of all its rows.
- * metric NULL: the experiment's, with its direction. MANTA_ENOENT: no trial has reported it; the
- * message says what they have reported. */
+ * metric NULL: the experiment's, with its direction. Infinity is worse than any number, and NaN is
+ * none. MANTA_ENOENT: no trial has reported it; the message says what they have reported. */
 MANTA_API manta_status manta_tune_best(manta_tune *t, const char *metric, bool maximize,
                                        bool any_row, uint64_t *number, manta_error *err);
 /* Gives the newest checkpoint of a trial (close it), or NULL in *out. */

@@ -112,8 +112,7 @@ static manta_status keep_row(manta_tune *t, struct manta__trial *x,
   x->time = manta_value_as_real(manta__row_metric(e->value, p->time_key), (double)e->iteration);
   x->value = manta_value_as_real(m, NAN);
   MANTA_TRY(manta__packed_set(&x->last, e->value, err));
-  if (isnan(x->value) ||
-      (!isnan(x->top) && (p->maximize ? x->value <= x->top : x->value >= x->top)))
+  if (!manta__value_better(x->value, x->top, p->maximize))
     return MANTA_OK;
   x->top = x->value;
   return manta__packed_set(&x->best, e->value, err);

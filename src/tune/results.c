@@ -155,7 +155,7 @@ struct contest {
 
 static void compare(struct contest *c, double value, uint64_t number)
 {
-  if (isnan(value) || (!isnan(c->value) && (c->maximize ? value <= c->value : value >= c->value)))
+  if (!manta__value_better(value, c->value, c->maximize))
     return;
   c->value = value;
   c->number = number;

@@ -55,6 +55,15 @@ bool manta__trial_ended(const struct manta__trial *t)
   return t->state >= MANTA_TRIAL_FINISHED;
 }
 
+bool manta__value_better(double value, double than, bool maximize)
+{
+  if (isnan(value) || isnan(than))
+    return !isnan(value);
+  if (isfinite(value) != isfinite(than))
+    return isfinite(value);
+  return maximize ? value > than : value < than;
+}
+
 #define TO(s) (1u << MANTA_TRIAL_##s)
 
 manta_status manta__trial_move(struct manta__trial *t, manta_trial_state to, manta_error *err)

@@ -52,6 +52,8 @@ struct manta__trial {
 #define MANTA__NO_TRIAL UINT64_MAX
 
 bool manta__trial_ended(const struct manta__trial *t);
+/* Of two values of a metric. NaN is never better; what is finite is better than what is not. */
+bool manta__value_better(double value, double than, bool maximize);
 /* MANTA_ESTATE: the picture above does not show it. */
 manta_status manta__trial_move(struct manta__trial *t, manta_trial_state to, manta_error *err);
 
