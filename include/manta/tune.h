@@ -73,6 +73,7 @@ typedef struct manta_trial {
   const char *dir;           /* its directory */
   const char *message;       /* of its newest failure, or "" */
   double began_s, ended_s;   /* wall clock; 0: not yet */
+  double trained_s;          /* between its reports, and before the first; all attempts together */
 } manta_trial;
 
 /* --- Searchers and schedulers of the caller's --- */
@@ -175,7 +176,8 @@ typedef struct manta_tune_config {
   const char *metric;       /* what trials report and searchers and schedulers look at; may be NULL
                                with random search and fifo */
   bool maximize;            /* larger is better */
-  const char *time_key;     /* what a scheduler takes for time; NULL: _training_iteration */
+  const char *time_key;     /* what a scheduler takes for time: a metric, "time_total_s" (seconds
+                               trained), NULL: _training_iteration */
   const char *searcher;     /* "random" (also grids), "tpe", "cmaes", "gp"; NULL: random */
   const manta_value *searcher_options; /* a map: startup, candidates, population, sigma */
   const manta_searcher *own_searcher;  /* instead */
@@ -211,31 +213,54 @@ typedef struct manta_tune_config {
    * that the space has a domain for may change. */
   manta_status (*explore_fn)(void *ctx, uint64_t trial, manta_value *config, manta_error *err);
   void *explore_ctx;
-  double time_budget_s; /* of the experiment, those of earlier drivers counted in; 0: no limit */
-  int keep_last;        /* checkpoints of a trial on disk; 0: 1; -1: all */
-  const char *name;     /* of the directory; NULL: that of the trainer, or the program's */
-  const char *logdir;   /* NULL: MANTA_RESULTS, else ~/manta_results */
-  const char *resume;   /* an experiment (as in `manta tune status`) to go on with; NULL: a new
+  double time_budget_s;    /* of the experiment, those of earlier drivers counted in; 0: no limit */
+  int keep_last;           /* newest checkpoints of a trial on disk; -1: all; 0: the newest one, and
+                              the one with the best metric unless keep_best says how many */
+  const char *name;        /* of the directory; NULL: that of the trainer, or the program's */
+  const char *logdir;      /* NULL: MANTA_RESULTS, else ~/manta_results */
+  const char *resume;      /* an experiment (as in `manta tune status`) to go on with; NULL: a new
                                one, or, under `manta tune resume`, the one of this program */
-  bool retry_failed;    /* … and trials that failed begin again, from their checkpoints */
+  bool retry_failed;       /* … and trials that failed begin again, from their checkpoints */
+  const manta_sink *sinks; /* one of each for every trial, with its config, in its directory (or in
+                              one of its name in the option logdir); manta/sink.h */
+  size_t sink_count;
+  double trial_time_s; /* a trial that has run for so long is stopped, also if it hangs and
+                              reports nothing; 0: no limit */
+  int keep_best; /* checkpoints of a trial on disk besides: those with the best score; 0: none */
+  const char *score; /* the reported metric that scores a checkpoint; NULL: none has a score */
+  bool score_min;    /* smaller is better */
+  /* Names the directory of a new trial, in `name`: at most size - 1 bytes, without '/', with no '.'
+   * in front, and of no other trial. What it gave is in the log, and it is not asked again. NULL:
+   * trial_00042. */
+  manta_status (*dir_fn)(void *ctx, uint64_t trial, const manta_value *config, char *name,
+                         size_t size, manta_error *err);
+  void *dir_ctx;
+  /* Lines that a worker of a trial has printed, as manta_callbacks.output has them, on the thread
+   * that is inside of next. NULL: they are in the files of the trial alone. */
+  void (*output_fn)(void *ctx, uint64_t trial, int rank, const char *text, size_t len);
+  void *output_ctx;
+  bool soft_stop; /* a trial that is stopped is asked to, as one that is paused, and may save before
+                     it returns; else its processes are ended where they are */
 } manta_tune_config;
 #define MANTA_TUNE_CONFIG_INIT                                                                     \
   {                                                                                                \
     sizeof(manta_tune_config), NULL, 0, NULL, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,  \
         NULL, NULL, 0, 0, false, 0, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL,   \
-        NULL, NULL, false                                                                          \
+        NULL, NULL, false, NULL, 0, 0, 0, NULL, false, NULL, NULL, NULL, NULL, false               \
   }
 
 /* Begins an experiment, or goes on with one, and gives it in *out (close it); trials begin with the
  * first next. MANTA_EINVAL and MANTA_ETYPE name what makes no sense: a domain by its path, a
  * searcher that cannot search this space, a metric that is missing, a request that no host can ever
- * meet; MANTA_ENOROOM: others hold it now. `fn` as in manta_trainer_run. */
+ * meet; MANTA_ENOROOM: others hold it now. Where the trainer asks for no CPUs, trials share those
+ * that others hold. What does not begin leaves no directory. `fn` as in manta_trainer_run. */
 MANTA_API manta_status manta_tune_start(manta_tune **out, manta_train_fn fn,
                                         const manta_tune_config *cfg, manta_error *err);
 /* Waits for the next event. 1: *out (may be NULL) has it; 0: the experiment is over; negative: its
  * error, or MANTA_ETIMEDOUT after timeout_s (negative: no limit), upon which it may be called
  * again. That trials failed is no error here: see manta_tune_failed. An unknown metric is one, with
- * the names there are, as soon as a row lacks it. */
+ * the names there are: as soon as a row lacks it, if a searcher or scheduler compares by it, else
+ * when the first trial has ended without it. "outer/inner" names a metric in a map. */
 MANTA_API int manta_tune_next(manta_tune *t, double timeout_s, manta_tune_event *out,
                               manta_error *err);
 /* Starts, takes every event, and gives the experiment in *out, when it is over, to ask it for its

@@ -11,15 +11,6 @@
 #include "base/clock.h"
 #include "tune/experiment.h"
 
-const manta_value *manta__row_metric(const manta_value *row, const char *key)
-{
-  char own[256];
-  const manta_value *v = manta_value_get(row, key);
-  if (v || snprintf(own, sizeof own, "_%s", key) >= (int)sizeof own)
-    return v;
-  return manta_value_get(row, own);
-}
-
 manta_status manta__experiment_pend(manta_tune *t, uint64_t number, manta_error *err)
 {
   if (t->pending_count == t->pending_cap) {
@@ -76,7 +67,12 @@ static manta_status on_new(manta_tune *t, const struct manta__event_rec *e, bool
     if (rc < 0)
       return (manta_status)rc;
   }
+  if (e->message && !manta__trial_dir_fits(e->message))
+    return manta_error_set(err, MANTA_ECORRUPT, "the log has a trial whose directory is \"%s\"",
+                           e->message);
   MANTA_TRY(manta__trials_add(&t->trials, e->value, err));
+  if (e->message && !(t->trials.at[e->trial].dir = manta__strdup(e->message)))
+    return manta_error_set(err, MANTA_ENOMEM, "no memory for a trial");
   MANTA_TRY(manta__choice_begin(&t->choice, e->trial, e->value, err));
   return manta__experiment_pend(t, e->trial, err);
 }
@@ -92,12 +88,23 @@ static manta_status on_began(manta_tune *t, struct manta__trial *x,
   return MANTA_OK;
 }
 
-static bool meets(const manta_value *stop, const manta_value *row)
+// A metric of the newest row; the time that the trial has trained is known without one.
+static double measure(const struct manta__trial *x, const manta_value *row, const char *key,
+                      double dflt)
+{
+  const manta_value *v = manta_value_get(row, key);
+  if (!v && strcmp(key, "time_total_s") == 0)
+    return x->trained_s;
+  v = v ? v : manta__row_metric(row, key);
+  return v && v->type == MANTA_BOOL ? v->u.b : manta_value_as_real(v, dflt);
+}
+
+static bool meets(const manta_value *stop, const struct manta__trial *x, const manta_value *row)
 {
   for (uint32_t i = 0; stop->type == MANTA_MAP && i < stop->count; i++) {
-    const manta_value *v = manta__row_metric(row, stop->u.pairs[i].key);
-    double limit = manta_value_as_real(&stop->u.pairs[i].value, NAN);
-    if (v && v->type == MANTA_BOOL ? v->u.b : manta_value_as_real(v, -INFINITY) >= limit)
+    const manta_value *limit = &stop->u.pairs[i].value;
+    double least = limit->type == MANTA_BOOL ? 1 : manta_value_as_real(limit, NAN);
+    if (measure(x, row, stop->u.pairs[i].key, -INFINITY) >= least)
       return true;
   }
   return false;
@@ -109,8 +116,10 @@ static manta_status keep_row(manta_tune *t, struct manta__trial *x,
   const struct manta__plan *p = &t->plan;
   const manta_value *m = p->metric ? manta__row_metric(e->value, p->metric) : NULL;
   x->iteration = e->iteration;
-  x->time = manta_value_as_real(manta__row_metric(e->value, p->time_key), (double)e->iteration);
+  x->trained_s += manta_value_as_real(manta_value_get(e->value, "_time_this_iter_s"), 0);
+  x->time = measure(x, e->value, p->time_key, (double)e->iteration);
   x->value = manta_value_as_real(m, NAN);
+  t->measured |= m != NULL;
   MANTA_TRY(manta__packed_set(&x->last, e->value, err));
   if (!manta__value_better(x->value, x->top, p->maximize))
     return MANTA_OK;
@@ -157,13 +166,23 @@ static manta_status on_row(manta_tune *t, struct manta__trial *x, const struct m
   MANTA_TRY(st);
   // What a function says now it need not say again: who reads the log is told by what follows.
   int said = p->stop_fn && !again ? p->stop_fn(p->stop_ctx, e->trial, e->value) : 0;
-  if (said == 1 || meets(&p->stop, e->value))
+  if (said == 1 || meets(&p->stop, x, e->value))
     d.verdict = MANTA_TRIAL_STOP;
   x->asked = (uint8_t)d.verdict;
   if (d.verdict == MANTA_TRIAL_COPY)
     x->from = d.from;
   out->verdict = d.verdict;
   out->end_all = said == 2;
+  out->yields = d.verdict == MANTA_TRIAL_GO_ON && t->choice.yields && x->saved;
+  return MANTA_OK;
+}
+
+static manta_status on_yielded(struct manta__trial *x)
+{
+  x->turns++;
+  x->asked = MANTA_TRIAL_PAUSE;
+  x->again = true;
+  x->popped = MANTA_TRIAL_GO_ON;
   return MANTA_OK;
 }
 
@@ -273,7 +292,11 @@ static manta_status on_copied(manta_tune *t, struct manta__trial *x,
   manta__free(x->point);
   x->point = point;
   x->from = e->from;
-  x->iteration = e->iteration;
+  x->copied = x->attempt;
+  x->turns++;
+  x->iteration = x->base = e->iteration;
+  x->saved = false; // it has the other's state, until it saves
+  x->saved_at = 0;
   manta__packed_fini(&x->wanted);
   manta__choice_copied(&t->choice, e->trial);
   MANTA_TRY(manta__packed_set(&x->config, e->value, err));
@@ -340,6 +363,11 @@ manta_status manta__experiment_apply(manta_tune *t, const struct manta__event_re
     return on_ended(t, x, e, err);
   case MANTA__T_RESOURCES:
     return on_resources(x, e, err);
+  case MANTA__T_YIELDED:
+    return on_yielded(x);
+  case MANTA__T_ORIGIN:
+    x->iteration = x->base = e->iteration; // its rows from there on are new
+    return MANTA_OK;
   default:
     return on_revived(t, x, e, err);
   }

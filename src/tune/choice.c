@@ -148,8 +148,9 @@ manta_status manta__choice_init(struct manta__choosers *c, const manta_tune_conf
     MANTA_TRY(make_scheduler(c, cfg, err));
   }
   if (c->learns && !cfg->metric && !cfg->own_searcher)
-    return manta_error_set(err, MANTA_EINVAL,
-                           "this searcher or scheduler compares trials: metric says by what");
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "this searcher or scheduler compares trials: metric must name what they report");
   return MANTA_OK;
 }
 
@@ -206,6 +207,7 @@ manta_status manta__choice_report(struct manta__choosers *c, uint64_t number, do
 {
   struct manta__decision d = {0};
   *out = (manta_decision){.trial = number};
+  c->yields = false;
   if (!c->searcher && c->own_searcher.report)
     MANTA_TRY(c->own_searcher.report(c->own_searcher.ctx, number, row, err));
   if (!c->scheduler)
@@ -220,6 +222,7 @@ manta_status manta__choice_report(struct manta__choosers *c, uint64_t number, do
   MANTA_TRY(manta__scheduler_report(c->scheduler, number, time, value, &d, err));
   out->verdict = (manta_verdict)d.verdict; // the same in the same order
   out->from = d.from;
+  c->yields = d.yields;
   return MANTA_OK;
 }
 
@@ -227,6 +230,8 @@ void manta__choice_copied(struct manta__choosers *c, uint64_t number)
 {
   if (c->pb2.seen)
     manta__pb2_forget(&c->pb2, number);
+  if (c->scheduler)
+    manta__scheduler_copied(c->scheduler, number);
 }
 
 void manta__choice_saved(struct manta__choosers *c, uint64_t number)

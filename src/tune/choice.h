@@ -24,6 +24,7 @@ struct manta__choosers {
   struct manta__pb2 pb2; /* pb2.seen NULL: copies explore at random */
   bool decides;          /* the scheduler is not fifo */
   bool learns;           /* somebody looks at the metric */
+  bool yields;           /* the trial that reported last may let others have their turn */
 };
 
 manta_status manta__choice_init(struct manta__choosers *c, const manta_tune_config *cfg,

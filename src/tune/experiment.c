@@ -6,6 +6,7 @@
 #include "tune/experiment.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,14 +16,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+#define ORIGIN_TRIES 5
+
 static const struct manta__runner_ops *ops(const manta_tune *t)
 {
   return manta__runner_ops(t->runner);
-}
-
-void manta__trial_dir(char name[MANTA__TRIAL_DIR_MAX], uint64_t number)
-{
-  snprintf(name, MANTA__TRIAL_DIR_MAX, "trial_%05llu", (unsigned long long)number);
 }
 
 void manta__experiment_tell(manta_tune *t, manta_event_kind kind, uint64_t trial, uint64_t from,
@@ -43,47 +41,19 @@ static bool note(manta_tune *t, struct manta__event_rec e, manta_status *st, man
   return *st == MANTA_OK;
 }
 
-// --- captures ------------------------------------------------------------------------------------
-
-static struct manta__capture *capture_of(manta_tune *t, uint64_t number)
-{
-  for (int i = 0; i < t->capture_count; i++)
-    if (t->captured[i] == number)
-      return &t->captures[i];
-  return NULL;
-}
-
-static void drop_capture(manta_tune *t, uint64_t number)
-{
-  struct manta__capture *c = capture_of(t, number);
-  if (!c)
-    return;
-  close(c->fd);
-  t->captured[c - t->captures] = MANTA__NO_TRIAL;
-}
-
-static manta_status keep_capture(manta_tune *t, uint64_t number, struct manta__capture c,
-                                 manta_error *err)
-{
-  struct manta__capture *place = capture_of(t, MANTA__NO_TRIAL);
-  if (!place) {
-    size_t n = (size_t)t->capture_count + 1;
-    struct manta__capture *all = manta__realloc(t->captures, n * sizeof *all);
-    t->captures = all ? all : t->captures;
-    uint64_t *whose = manta__realloc(t->captured, n * sizeof *whose);
-    t->captured = whose ? whose : t->captured;
-    if (!all || !whose) {
-      close(c.fd);
-      return manta_error_set(err, MANTA_ENOMEM, "no memory for a copy");
-    }
-    place = &t->captures[t->capture_count++];
-  }
-  *place = c;
-  t->captured[place - t->captures] = number;
-  return MANTA_OK;
-}
-
 // --- beginning -----------------------------------------------------------------------------------
+
+static manta_status note_new(manta_tune *t, const manta_value *config, manta_error *err)
+{
+  char name[MANTA__TRIAL_DIR_MAX];
+  MANTA_TRY(manta__trial_name(t, config, name, err));
+  return manta__experiment_note(t,
+                                &(struct manta__event_rec){.what = MANTA__T_NEW,
+                                                           .trial = t->trials.count,
+                                                           .value = config,
+                                                           .message = name[0] ? name : NULL},
+                                NULL, err);
+}
 
 // 1: there is a new one; 0: not now, or no more.
 static int make_trial(manta_tune *t, manta_error *err)
@@ -96,10 +66,7 @@ static int make_trial(manta_tune *t, manta_error *err)
   if (rc == 0)
     note(t, (struct manta__event_rec){.what = MANTA__T_CLOSED}, &st, err);
   else if (rc == 1)
-    note(
-        t,
-        (struct manta__event_rec){.what = MANTA__T_NEW, .trial = t->trials.count, .value = &config},
-        &st, err);
+    st = note_new(t, &config, err);
   else
     st = rc < 0 ? (manta_status)rc : MANTA_OK;
   manta_value_fini(&config);
@@ -113,21 +80,36 @@ static uint64_t choose_pending(const manta_tune *t)
   int at = own->choose ? own->choose(own->ctx, t->pending, t->pending_count) : -1;
   if (at >= 0 && (size_t)at < t->pending_count)
     return t->pending[at];
+  const struct manta__trial *all = t->trials.at;
   uint64_t least = t->pending[0];
-  for (size_t i = 1; i < t->pending_count; i++)
-    least = t->pending[i] < least ? t->pending[i] : least;
+  for (size_t i = 1; i < t->pending_count; i++) {
+    uint64_t n = t->pending[i];
+    if (all[n].turns != all[least].turns ? all[n].turns < all[least].turns : n < least)
+      least = n;
+  }
   return least;
+}
+
+// Whether a new trial is due before those that have had a turn. Of trials without end all would be.
+static bool new_is_due(const manta_tune *t)
+{
+  if (t->pending_count > 0 && t->plan.total >= INT32_MAX)
+    return false;
+  for (size_t i = 0; i < t->pending_count; i++)
+    if (t->trials.at[t->pending[i]].turns == 0)
+      return false;
+  return !t->closed && !t->waits;
 }
 
 static manta_status start_trial(manta_tune *t, uint64_t number, manta_error *err)
 {
   struct manta__trial *x = &t->trials.at[number];
-  char name[MANTA__TRIAL_DIR_MAX], dir[4200];
+  char name[MANTA__TRIAL_DIR_MAX], dir[4400], origin[PATH_MAX];
   manta_value config = {0}, resources = {0};
-  manta__trial_dir(name, number);
+  const struct manta__capture *captured = manta__capture_of(t, number);
+  manta__trial_dir(t, name, number);
   snprintf(dir, sizeof dir, "%s/%s", t->dir, name);
-  if (mkdirat(t->dirfd, name, 0755) < 0 && errno != EEXIST)
-    return manta_error_set(err, MANTA_EIO, "mkdir %s: %m", dir);
+  MANTA_TRY(manta__trial_make_dir(t, number, name, err));
   MANTA_TRY(manta__packed_get(&x->config, &config, err));
   manta_status st = manta__packed_get(&x->resources, &resources, err);
   struct manta__launch l = {.trial = number,
@@ -136,12 +118,21 @@ static manta_status start_trial(manta_tune *t, uint64_t number, manta_error *err
                             .dir = dir,
                             .fresh = x->attempt == 0,
                             .adopted = x->ran,
-                            .from = capture_of(t, number),
+                            .from = captured,
                             .resources = resources.type == MANTA_MAP ? &resources : NULL};
-  if (st == MANTA_OK)
+  bool gone = st == MANTA_OK; // the other may delete what we have found: then it has a newer one
+  int64_t at = x->iteration;
+  for (int i = 0; gone && i < ORIGIN_TRIES; i++) {
+    l.origin = !captured && manta__copy_origin(t, number, origin, &at) ? origin : NULL;
     st = ops(t)->start(t->runner, &l, err);
+    gone = l.origin && (st == MANTA_ENOENT || st == MANTA_ECORRUPT);
+  }
   manta_value_fini(&config);
   manta_value_fini(&resources);
+  // It may have made rows as a copy already: those it makes again are known.
+  if (st == MANTA_OK && (at > x->iteration || (at < x->iteration && x->iteration == x->base)))
+    note(t, (struct manta__event_rec){.what = MANTA__T_ORIGIN, .trial = number, .iteration = at},
+         &st, err);
   return st;
 }
 
@@ -150,7 +141,6 @@ static manta_status begin_trial(manta_tune *t, uint64_t number, manta_error *err
   manta_status st = start_trial(t, number, err);
   if (st < 0)
     return st;
-  drop_capture(t, number);
   note(t,
        (struct manta__event_rec){
            .what = MANTA__T_BEGAN, .trial = number, .attempt = t->trials.at[number].attempt},
@@ -166,7 +156,7 @@ static manta_status begin_due(manta_tune *t, manta_error *err)
   uint64_t running = t->trials.in_state[MANTA_TRIAL_RUNNING];
   if (t->ending || (int)running >= ops(t)->room(t->runner))
     return MANTA_OK;
-  if (t->pending_count == 0 && !t->closed && !t->waits) {
+  if (new_is_due(t)) {
     int rc = make_trial(t, err);
     if (rc < 0)
       return (manta_status)rc;
@@ -199,6 +189,7 @@ static manta_status pop_decisions(manta_tune *t, manta_error *err)
          &st, err);
     MANTA_TRY(st);
     if (manta__trial_ended(&t->trials.at[d.trial])) {
+      manta__capture_drop(t, d.trial);
       manta__experiment_tell(t, MANTA_TUNE_ENDED, d.trial, MANTA__NO_TRIAL, NULL, NULL);
       return MANTA_OK; // it is told first
     }
@@ -216,42 +207,44 @@ static manta_status note_saved(manta_tune *t, const struct manta__happening *h, 
       note(t,
            (struct manta__event_rec){
                .what = MANTA__T_SAVED, .trial = h->trial, .iteration = h->saved},
-           &st, err))
+           &st, err)) {
     manta__experiment_tell(t, MANTA_TUNE_SAVED, h->trial, MANTA__NO_TRIAL, NULL, NULL);
+    if (x->copied < x->attempt && x->asked != MANTA_TRIAL_COPY) // as what it is now
+      manta__capture_drop(t, h->trial);
+  }
   return st;
 }
 
 // The names there are, for one that is not.
-static manta_status refuse_row(const manta_tune *t, const struct manta__happening *h,
+static manta_status refuse_row(const manta_tune *t, uint64_t trial, const manta_value *row,
                                manta_error *err)
 {
-  char names[512] = "";
-  size_t at = 0;
-  for (uint32_t i = 0; i < h->row->count && at < sizeof names; i++) {
-    int n = snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", h->row->u.pairs[i].key);
-    at += n > 0 ? (size_t)n : 0;
-  }
+  char names[512];
+  manta__row_names(row, names, sizeof names);
   return manta_error_set(err, MANTA_EINVAL,
                          "trial %llu does not report the metric \"%s\"; it reports %s",
-                         (unsigned long long)h->trial, t->plan.metric, names);
+                         (unsigned long long)trial, t->plan.metric, names);
+}
+
+// For good.
+static void stop_trial(manta_tune *t, uint64_t number)
+{
+  (t->plan.soft_stop ? ops(t)->pause : ops(t)->stop)(t->runner, number);
 }
 
 static manta_status act(manta_tune *t, uint64_t number, const struct manta__outcome *o,
                         manta_error *err)
 {
-  struct manta__trial *x = &t->trials.at[number];
-  struct manta__capture c = {.fd = -1};
+  const struct manta__trial *x = &t->trials.at[number];
   switch (o->verdict) {
   case MANTA_TRIAL_STOP:
-    ops(t)->stop(t->runner, number);
+    stop_trial(t, number);
     return MANTA_OK;
   case MANTA_TRIAL_PAUSE:
     ops(t)->pause(t->runner, number);
     return MANTA_OK;
   case MANTA_TRIAL_COPY:
-    MANTA_TRY(ops(t)->capture(t->runner, x->from, &c, err));
-    if (c.fd >= 0)
-      MANTA_TRY(keep_capture(t, number, c, err));
+    MANTA_TRY(manta__capture_take(t, number, x->from, err));
     ops(t)->stop(t->runner, number);
     return MANTA_OK;
   default:
@@ -276,6 +269,20 @@ static manta_status ask_resources(manta_tune *t, const struct manta__happening *
   return st;
 }
 
+// If others wait for a seat. `waits`: the searcher had no further trial.
+static manta_status ask_turn(manta_tune *t, uint64_t trial, bool waits, struct manta__outcome *o,
+                             manta_error *err)
+{
+  manta_status st = MANTA_OK;
+  bool more = t->trials.count < t->plan.total && t->plan.total < INT32_MAX && !t->closed && !waits;
+  bool full = (int)t->trials.in_state[MANTA_TRIAL_RUNNING] >= ops(t)->room(t->runner);
+  if (!full || (t->pending_count == 0 && !more))
+    return MANTA_OK;
+  if (note(t, (struct manta__event_rec){.what = MANTA__T_YIELDED, .trial = trial}, &st, err))
+    o->verdict = MANTA_TRIAL_PAUSE;
+  return st;
+}
+
 static void end_all(manta_tune *t, bool save)
 {
   if (t->ending)
@@ -283,23 +290,29 @@ static void end_all(manta_tune *t, bool save)
   t->ending = true;
   t->saving = save;
   for (uint64_t i = 0; i < t->trials.count; i++)
-    if (t->trials.at[i].state == MANTA_TRIAL_RUNNING)
-      (save ? ops(t)->pause : ops(t)->stop)(t->runner, i);
+    if (t->trials.at[i].state != MANTA_TRIAL_RUNNING)
+      continue;
+    else if (save)
+      ops(t)->pause(t->runner, i);
+    else
+      stop_trial(t, i);
 }
 
 static manta_status on_row(manta_tune *t, const struct manta__happening *h, manta_error *err)
 {
   const struct manta__trial *x = &t->trials.at[h->trial];
   struct manta__outcome o;
-  MANTA_TRY(note_saved(t, h, err));
+  bool of_this = h->saved >= h->iteration; // the row is in the log before what was saved with it
+  if (!of_this)
+    MANTA_TRY(note_saved(t, h, err));
   if (h->iteration <= x->iteration) { // seen before it was begun again
     ops(t)->go_on(t->runner, h->trial);
     return MANTA_OK;
   }
   bool first = x->last.bytes == NULL;
   if (first && t->choice.learns && t->plan.metric && !manta__row_metric(h->row, t->plan.metric))
-    return refuse_row(t, h, err);
-  bool leaving = x->asked != MANTA_TRIAL_GO_ON;
+    return refuse_row(t, h->trial, h->row, err);
+  bool leaving = x->asked != MANTA_TRIAL_GO_ON, waits = t->waits;
   struct manta__event_rec e = {.what = MANTA__T_ROW,
                                .trial = h->trial,
                                .attempt = x->attempt,
@@ -308,15 +321,23 @@ static manta_status on_row(manta_tune *t, const struct manta__happening *h, mant
   MANTA_TRY(manta__experiment_note(t, &e, &o, err));
   t->waits = false;
   manta__experiment_tell(t, MANTA_TUNE_ROW, h->trial, MANTA__NO_TRIAL, h->row, NULL);
+  if (of_this)
+    MANTA_TRY(note_saved(t, h, err));
+  if (h->more && !o.end_all && o.verdict == MANTA_TRIAL_GO_ON && !t->plan.resources_fn)
+    return MANTA_OK; // written and answered with the last of them
   MANTA_TRY(manta__journal_flush(&t->journal, err));
   if (o.end_all)
     end_all(t, false);
+  if (t->ending && !t->saving && !t->plan.soft_stop)
+    return MANTA_OK; // it was stopped, and is to make no further row
   if (leaving || t->ending) {
     ops(t)->go_on(t->runner, h->trial);
     return MANTA_OK;
   }
   if (o.verdict == MANTA_TRIAL_GO_ON)
     MANTA_TRY(ask_resources(t, h, &o, err));
+  if (o.verdict == MANTA_TRIAL_GO_ON && o.yields)
+    MANTA_TRY(ask_turn(t, h->trial, waits, &o, err));
   return act(t, h->trial, &o, err);
 }
 
@@ -340,17 +361,18 @@ static manta_status explore(manta_tune *t, uint64_t number, manta_value *config,
 
 static manta_status finish_copy(manta_tune *t, uint64_t number, manta_error *err)
 {
-  struct manta__trial *x = &t->trials.at[number];
-  const struct manta__capture *c = capture_of(t, number);
+  const struct manta__trial *x = &t->trials.at[number], *from = &t->trials.at[x->from];
+  const struct manta__capture *c = manta__capture_of(t, number);
   manta_value config = {0};
   manta_status st = explore(t, number, &config, err);
-  if (st == MANTA_OK && note(t,
-                             (struct manta__event_rec){.what = MANTA__T_COPIED,
-                                                       .trial = number,
-                                                       .from = x->from,
-                                                       .iteration = c ? c->iteration : x->saved_at,
-                                                       .value = &config},
-                             &st, err))
+  if (st == MANTA_OK &&
+      note(t,
+           (struct manta__event_rec){.what = MANTA__T_COPIED,
+                                     .trial = number,
+                                     .from = x->from,
+                                     .iteration = c ? c->iteration : from->saved_at,
+                                     .value = &config},
+           &st, err))
     manta__experiment_tell(t, MANTA_TUNE_COPIED, number, x->from, NULL, NULL);
   manta_value_fini(&config);
   return st;
@@ -360,7 +382,7 @@ static manta_status end_trial(manta_tune *t, uint64_t number, manta_trial_state 
                               const manta_value *result, const char *message, manta_error *err)
 {
   manta_status st;
-  drop_capture(t, number);
+  manta__capture_drop(t, number);
   if (note(t,
            (struct manta__event_rec){.what = MANTA__T_ENDED,
                                      .trial = number,
@@ -396,8 +418,10 @@ static manta_status pause_trial(manta_tune *t, uint64_t number, manta_error *err
   manta_status st;
   if (note(t, (struct manta__event_rec){.what = MANTA__T_PAUSED, .trial = number}, &st, err))
     manta__experiment_tell(t, MANTA_TUNE_PAUSED, number, MANTA__NO_TRIAL, NULL, NULL);
-  if (st == MANTA_OK && manta__trial_ended(&t->trials.at[number]))
+  if (st == MANTA_OK && manta__trial_ended(&t->trials.at[number])) {
+    manta__capture_drop(t, number);
     manta__experiment_tell(t, MANTA_TUNE_ENDED, number, MANTA__NO_TRIAL, NULL, NULL);
+  }
   return st;
 }
 
@@ -407,17 +431,33 @@ static manta_status leave_trial(manta_tune *t, uint64_t number, manta_error *err
   return manta__trials_move(&t->trials, number, MANTA_TRIAL_PENDING, err);
 }
 
+// The first trial that has come to its end without the metric, where nothing needed it so far.
+static manta_status check_metric(manta_tune *t, uint64_t number, manta_error *err)
+{
+  const struct manta__trial *x = &t->trials.at[number];
+  manta_value row = {0};
+  if (!t->plan.metric || t->measured || !x->last.bytes)
+    return MANTA_OK;
+  manta_status st = manta__packed_get(&x->last, &row, err);
+  if (st == MANTA_OK)
+    st = refuse_row(t, number, &row, err);
+  manta_value_fini(&row);
+  return st;
+}
+
 static manta_status on_end(manta_tune *t, const struct manta__happening *h, manta_error *err)
 {
   const struct manta__trial *x = &t->trials.at[h->trial];
   manta_status how = h->error.status;
   bool told = how == MANTA_ECANCELED || how == MANTA_EPREEMPTED; // by us
   MANTA_TRY(note_saved(t, h, err));
-  if (how >= 0)
+  if (how >= 0) {
+    MANTA_TRY(check_metric(t, h->trial, err));
     return end_trial(t, h->trial, MANTA_TRIAL_FINISHED, h->result, NULL, err);
+  }
   if (told && t->ending && t->saving)
     return leave_trial(t, h->trial, err);
-  if ((told && t->ending) || x->asked == MANTA_TRIAL_STOP)
+  if ((told && (t->ending || h->overdue)) || x->asked == MANTA_TRIAL_STOP)
     return end_trial(t, h->trial, MANTA_TRIAL_STOPPED, h->result, NULL, err);
   if (x->asked == MANTA_TRIAL_COPY) // how it left its own state makes no difference
     return finish_copy(t, h->trial, err);
@@ -472,6 +512,7 @@ static int await(manta_tune *t, int64_t by, manta_error *err)
   if (rc == 0)
     return 1;
   manta_status st = MANTA_OK;
+  t->more = h.kind == MANTA__HAPPENED_ROW && h.more;
   if (h.kind == MANTA__HAPPENED_NOTE)
     manta__experiment_tell(t, MANTA_TUNE_NOTE, h.trial, MANTA__NO_TRIAL, NULL, h.error.message);
   else
@@ -494,7 +535,8 @@ int manta__experiment_step(manta_tune *t, int64_t by, manta_error *err)
       break;
     if (t->closed != closed)
       continue; // the scheduler may decide now
-    MANTA_TRY(manta__journal_flush(&t->journal, err));
+    if (!t->more)
+      MANTA_TRY(manta__journal_flush(&t->journal, err));
     bool runs = t->trials.in_state[MANTA_TRIAL_RUNNING] > 0;
     int rc = runs ? await(t, by, err) : idle(t, err);
     if (rc <= 0)
@@ -545,7 +587,7 @@ void manta__experiment_stop(manta_tune *t, uint64_t trial)
   manta_error err = MANTA_ERROR_INIT;
   if (x->state == MANTA_TRIAL_RUNNING) {
     x->asked = MANTA_TRIAL_STOP;
-    ops(t)->stop(t->runner, trial);
+    stop_trial(t, trial);
   } else if (!manta__trial_ended(x) &&
              end_trial(t, trial, MANTA_TRIAL_STOPPED, NULL, NULL, &err) < 0) {
     manta__warn("trial %llu: %s", (unsigned long long)trial, err.message);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tune/journal.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@ static const char *const names[] = {
     [MANTA__T_PAUSED] = "paused",   [MANTA__T_POPPED] = "decided",
     [MANTA__T_COPIED] = "copied",   [MANTA__T_FAILED] = "failed",
     [MANTA__T_ENDED] = "ended",     [MANTA__T_CLOSED] = "closed",
-    [MANTA__T_REVIVED] = "revived", [MANTA__T_RESOURCES] = "resources"};
+    [MANTA__T_REVIVED] = "revived", [MANTA__T_RESOURCES] = "resources",
+    [MANTA__T_ORIGIN] = "origin",   [MANTA__T_YIELDED] = "yielded"};
 
 // --- writing -------------------------------------------------------------------------------------
 
@@ -42,6 +44,14 @@ void manta__journal_close(struct manta__journal *j)
   if (j->dirfd >= 0)
     close(j->dirfd);
   *j = (struct manta__journal){.dirfd = -1};
+}
+
+void manta__journal_discard(struct manta__journal *j, int dirfd)
+{
+  manta__journal_stop(j);
+  unlinkat(j->dirfd, "run.log", 0);
+  unlinkat(j->dirfd, ".lock", 0);
+  unlinkat(dirfd, LOG_DIR, AT_REMOVEDIR);
 }
 
 static struct manta__ident next_id(struct manta__journal *j, uint32_t attempt, int32_t rank)

@@ -15,18 +15,20 @@
 
 /* What can happen to a trial; the names are in the log. */
 enum manta__trial_what {
-  MANTA__T_NEW,      /* config */
-  MANTA__T_BEGAN,    /* attempt */
-  MANTA__T_ROW,      /* row, iteration; it is a record of its own kind */
-  MANTA__T_SAVED,    /* iteration */
-  MANTA__T_PAUSED,   /* it has ended for now */
-  MANTA__T_POPPED,   /* verdict, from: what the scheduler decided about a paused one */
-  MANTA__T_COPIED,   /* from, config, iteration */
-  MANTA__T_FAILED,   /* message; it is tried again */
-  MANTA__T_ENDED,    /* state, message, result */
-  MANTA__T_CLOSED,   /* of no trial: no new one comes */
-  MANTA__T_REVIVED,  /* a failed one is tried again, since the user said so */
-  MANTA__T_RESOURCES /* resources: it is to pause, and to go on with these */
+  MANTA__T_NEW,       /* config; message: the name of its directory, if it has its own */
+  MANTA__T_BEGAN,     /* attempt */
+  MANTA__T_ROW,       /* row, iteration; it is a record of its own kind */
+  MANTA__T_SAVED,     /* iteration */
+  MANTA__T_PAUSED,    /* it has ended for now */
+  MANTA__T_POPPED,    /* verdict, from: what the scheduler decided about a paused one */
+  MANTA__T_COPIED,    /* from, config, iteration */
+  MANTA__T_FAILED,    /* message; it is tried again */
+  MANTA__T_ENDED,     /* state, message, result */
+  MANTA__T_CLOSED,    /* of no trial: no new one comes */
+  MANTA__T_REVIVED,   /* a failed one is tried again, since the user said so */
+  MANTA__T_RESOURCES, /* resources: it is to pause, and to go on with these */
+  MANTA__T_ORIGIN,    /* iteration: where a copy begins, if not at what it copied */
+  MANTA__T_YIELDED    /* it is to pause, and to go on when others have had their turn */
 };
 
 struct manta__event_rec {
@@ -52,6 +54,8 @@ manta_status manta__journal_open(struct manta__journal *j, int dirfd, bool creat
 /* Writes no more, so that others may; it can still be read. */
 void manta__journal_stop(struct manta__journal *j);
 void manta__journal_close(struct manta__journal *j);
+/* Of an experiment that did not come to begin: removes what manta__journal_open has made. */
+void manta__journal_discard(struct manta__journal *j, int dirfd);
 /* The first record of a driver, and the last if all is over. */
 manta_status manta__journal_begin(struct manta__journal *j, const manta_value *info,
                                   manta_error *err);

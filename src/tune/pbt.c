@@ -4,8 +4,10 @@
  * among the worst takes over the state of one of the best, and a config like its own.
  *
  * (1) Only a trial that has saved a checkpoint is taken over from, and lives: its checkpoint is in
- *     memory.
+ *     memory, or on disk while it waits for its turn.
  * (2) With fewer than two trials that have reported there are neither best nor worst.
+ * (3) A trial that was looked at yields: where a population is larger than the room for it, its
+ *     members take turns, so that those of one age are compared.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@ struct contender {
 
 struct pbt {
   struct manta__schedule base;
-  double interval, quantile, max_time;
+  double interval, quantile, max_time, grace;
   uint64_t seed, copies;
   struct manta__grow members; /* by trial */
   struct manta__grow order;   /* of uint64_t: scratch */
@@ -48,6 +50,7 @@ static manta_status init_pbt(struct manta__scheduler *s, const struct manta__sch
   p->interval = c->interval > 0 ? c->interval : INTERVAL;
   p->quantile = c->quantile > 0 ? c->quantile : QUANTILE;
   p->max_time = c->max_time > 0 ? c->max_time : INFINITY;
+  p->grace = c->grace;
   p->seed = c->seed;
   return MANTA_OK;
 }
@@ -70,6 +73,12 @@ static manta_status begin_pbt(struct manta__scheduler *s, uint64_t trial, manta_
 static void saved_pbt(struct manta__scheduler *s, uint64_t trial)
 {
   member_of(pbt_of(s), trial)->saved = true;
+}
+
+// What it saved before it was a copy is nobody's state any more.
+static void copied_pbt(struct manta__scheduler *s, uint64_t trial)
+{
+  member_of(pbt_of(s), trial)->saved = false;
 }
 
 static void end_pbt(struct manta__scheduler *s, uint64_t trial)
@@ -120,13 +129,16 @@ static manta_status report_pbt(struct manta__scheduler *s, double time, double v
     d->verdict = MANTA__STOP;
     return MANTA_OK;
   }
-  if (time - m->looked_at < p->interval)
+  if (time < m->looked_at)
+    m->looked_at = time; // as a copy it begins where the other one was
+  if (time < p->grace || time - m->looked_at < p->interval)
     return MANTA_OK;
   m->looked_at = time;
   m->score = value;
   m->scored = true;
   if (choose(p, d->trial, &d->from))
     d->verdict = MANTA__COPY;
+  d->yields = d->verdict == MANTA__GO_ON;
   return MANTA_OK;
 }
 
@@ -137,6 +149,7 @@ const struct manta__scheduler_ops manta__pbt_schedule = {
     .begin = begin_pbt,
     .report = report_pbt,
     .saved = saved_pbt,
+    .copied = copied_pbt,
     .end = end_pbt,
     .fini = fini_pbt,
 };

@@ -127,7 +127,7 @@ manta_status manta_tune_trial(manta_tune *t, uint64_t number, manta_trial *out, 
   const struct manta__packed *from[] = {&x->config, &x->last, &x->best, &x->result};
   for (int i = 0; i < 4; i++)
     MANTA_TRY(manta__packed_get(from[i], &t->view[i], err));
-  manta__trial_dir(name, number);
+  manta__trial_dir(t, name, number);
   snprintf(t->view_dir, sizeof t->view_dir, "%s/%s", t->dir, name);
   *out = (manta_trial){.number = number,
                        .state = (manta_trial_state)x->state,
@@ -140,6 +140,7 @@ manta_status manta_tune_trial(manta_tune *t, uint64_t number, manta_trial *out, 
                        .dir = t->view_dir,
                        .message = x->message ? x->message : "",
                        .began_s = (double)x->began_ns * 1e-9,
+                       .trained_s = x->trained_s,
                        .ended_s = (double)x->ended_ns * 1e-9};
   return MANTA_OK;
 }
@@ -184,14 +185,14 @@ static manta_status compare_row(void *ctx, const struct manta__event_rec *e, man
 static manta_status no_best(manta_tune *t, const char *metric, manta_error *err)
 {
   char names[512] = "nothing";
-  size_t at = 0;
-  for (uint64_t i = 0; i < t->trials.count && at == 0; i++) {
+  bool found = false;
+  for (uint64_t i = 0; i < t->trials.count && !found; i++) {
     manta_value row = {0};
     if (manta__packed_get(&t->trials.at[i].last, &row, NULL) < 0)
       continue;
-    for (uint32_t k = 0; row.type == MANTA_MAP && k < row.count && at < sizeof names; k++)
-      at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", k ? ", " : "",
-                             row.u.pairs[k].key);
+    found = row.type == MANTA_MAP;
+    if (found)
+      manta__row_names(&row, names, sizeof names);
     manta_value_fini(&row);
   }
   return manta_error_set(err, MANTA_ENOENT,
@@ -230,7 +231,7 @@ manta_status manta_tune_checkpoint_dir(manta_tune *t, uint64_t number, char *buf
   struct manta__manifest man;
   int dir;
   MANTA_TRY(check_number(t, number, err));
-  manta__trial_dir(name, number);
+  manta__trial_dir(t, name, number);
   int fd = openat(t->dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return manta_error_set(err, MANTA_ENOENT, "trial %llu was never begun",

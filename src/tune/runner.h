@@ -35,8 +35,9 @@ struct manta__launch {
   const char *dir;                   /* of the trial; is there */
   bool fresh;                        /* it was never begun */
   bool adopted;                      /* … by this driver */
-  const struct manta__capture *from; /* begin from this, or NULL: its own newest on disk, if any */
-  const manta_value *resources;      /* other ones than the experiment's, or NULL */
+  const struct manta__capture *from; /* begin from this … */
+  const char *origin;           /* … or a checkpoint's directory; NULL: its own newest, if any */
+  const manta_value *resources; /* other ones than the experiment's, or NULL */
 };
 
 enum manta__happening_kind { MANTA__HAPPENED_ROW, MANTA__HAPPENED_END, MANTA__HAPPENED_NOTE };
@@ -46,8 +47,10 @@ struct manta__happening {
   uint64_t trial;
   const manta_value *row;    /* of rank 0; borrowed until the next call */
   int64_t iteration;         /* of the row */
+  bool more;                 /* … and the next one is here: no answer is due before it */
   int64_t saved;             /* iteration of its newest checkpoint in memory; 0: none */
   const manta_value *result; /* END: what rank 0 returned, or NULL */
+  bool overdue;              /* END: it was ended because it ran too long */
   manta_error error;         /* END: status 0 if it ended well; NOTE: the text */
 };
 
@@ -61,9 +64,10 @@ struct manta__runner_ops {
   void (*go_on)(struct manta__runner *r, uint64_t trial);
   void (*stop)(struct manta__runner *r, uint64_t trial);
   void (*pause)(struct manta__runner *r, uint64_t trial);
-  /* The newest checkpoint that a trial has in memory; out->fd -1: there is none. Close it. */
-  manta_status (*capture)(struct manta__runner *r, uint64_t trial, struct manta__capture *out,
-                          manta_error *err);
+  /* The newest checkpoint that a trial has in memory; out->fd -1: there is none. Close it.
+   * into: the directory of the trial that it is for (train/light.h). */
+  manta_status (*capture)(struct manta__runner *r, uint64_t trial, int into,
+                          struct manta__capture *out, manta_error *err);
   void (*close)(struct manta__runner *r);
 };
 
@@ -76,8 +80,14 @@ struct manta__seats_config {
   const char *name, *logdir;
   int concurrency; /* 0: as many as there is room for */
   bool reuse, lockstep;
-  int keep_last;
-  double wait_s; /* for room: the agent of a driver that was killed ends soon */
+  int keep_last, keep_best; /* checkpoints of a trial: the newest, and those with the best … */
+  const char *score;        /* … of this metric; or NULL */
+  bool score_min;
+  bool score_optional; /* a trial may save without having reported it */
+  double trial_s;      /* the longest that a trial may run; 0: no limit */
+  double wait_s;       /* for room: the agent of a driver that was killed ends soon */
+  void (*output_fn)(void *ctx, uint64_t trial, int rank, const char *text, size_t len);
+  void *output_ctx;
 };
 
 /* MANTA_ENOROOM: no host has what a trial needs. */

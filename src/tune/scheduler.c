@@ -92,6 +92,12 @@ void manta__scheduler_saved(struct manta__scheduler *s, uint64_t trial)
     ops_of(s)->saved(s, trial);
 }
 
+void manta__scheduler_copied(struct manta__scheduler *s, uint64_t trial)
+{
+  if (ops_of(s)->copied)
+    ops_of(s)->copied(s, trial);
+}
+
 void manta__scheduler_end(struct manta__scheduler *s, uint64_t trial)
 {
   if (ops_of(s)->end)

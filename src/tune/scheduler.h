@@ -28,13 +28,14 @@ struct manta__decision {
   uint64_t trial;
   enum manta__verdict verdict;
   uint64_t from; /* MANTA__COPY: whose checkpoint */
+  bool yields;   /* MANTA__GO_ON: it was looked at, and trials that wait may have their turn */
 };
 
 struct manta__schedule_config {
-  double max_time;  /* a trial ends there; 0: the scheduler's own number */
-  double grace;     /* no trial is stopped before; 0: 1 */
-  double factor;    /* one of so many goes on; 0: 4 (asha), 3 (hyperband) */
-  int brackets;     /* asha: with different grace periods; 0: 1 */
+  double max_time; /* a trial ends there; 0: the scheduler's own number */
+  double grace;    /* no trial is stopped before; 0: 1. pbt: none is looked at before; 0: at once */
+  double factor;   /* one of so many goes on; 0: 4 (asha), 3 (hyperband) */
+  int brackets;    /* asha: with different grace periods; 0: 1 */
   int least_trials; /* median: others that must be there; 0: 3 */
   double interval;  /* pbt: time between two looks at a trial; 0: 60 */
   double quantile;  /* pbt: part that is copied, and that copies; 0: a quarter */
@@ -53,6 +54,7 @@ struct manta__scheduler_ops {
   manta_status (*report)(struct manta__scheduler *s, double time, double value,
                          struct manta__decision *d, manta_error *err);
   void (*saved)(struct manta__scheduler *s, uint64_t trial);
+  void (*copied)(struct manta__scheduler *s, uint64_t trial); /* it has none of its own now */
   void (*end)(struct manta__scheduler *s, uint64_t trial);
   void (*close)(struct manta__scheduler *s);
   bool (*next)(struct manta__scheduler *s, struct manta__decision *d);
@@ -74,6 +76,7 @@ manta_status manta__scheduler_report(struct manta__scheduler *s, uint64_t trial,
                                      double value, struct manta__decision *out, manta_error *err);
 /* The trial has a checkpoint now. */
 void manta__scheduler_saved(struct manta__scheduler *s, uint64_t trial);
+void manta__scheduler_copied(struct manta__scheduler *s, uint64_t trial);
 /* The trial will not report again: finished, failed, or stopped by anybody. */
 void manta__scheduler_end(struct manta__scheduler *s, uint64_t trial);
 /* No further trial will begin. */

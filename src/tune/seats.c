@@ -6,6 +6,7 @@
  * fresh workers from the zygote, unless they are. Seats are made when they are first needed; the
  * host's accounts say how many there is room for.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,10 +19,15 @@
 #include "train/light.h"
 #include "tune/runner.h"
 
+struct seats;
+
 struct seat {
+  const struct seats *all;
   manta_trainer *t; /* NULL: not made yet */
   manta_run *run;   /* NULL: it is free */
   uint64_t trial;
+  int64_t by;            /* when the trial has run too long */
+  bool overdue;          /* it was told to end, for it did */
   manta_value resources; /* nil: the experiment's */
 };
 
@@ -33,6 +39,7 @@ struct seats {
   manta_run **runs; /* by seat, for manta_run_next_any */
   int most;         /* trials at once: as many seats */
   int room;         /* … that there turned out to be room for */
+  bool soft;        /* nobody has said how many CPUs a trial needs: at worst it shares them */
   manta_value result;
 };
 
@@ -132,6 +139,12 @@ static int running(const struct seats *all)
   return n;
 }
 
+static void on_output(void *ctx, int rank, const char *text, size_t len)
+{
+  const struct seat *s = ctx;
+  s->all->c.output_fn(s->all->c.output_ctx, s->trial, rank, text, len);
+}
+
 static manta_status start(struct manta__runner *r, const struct manta__launch *l, manta_error *err)
 {
   struct seats *all = seats_of(r);
@@ -143,17 +156,29 @@ static manta_status start(struct manta__runner *r, const struct manta__launch *l
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   rc.config = l->config;
   rc.keep_last = all->c.keep_last;
+  rc.keep_best = all->c.keep_best;
+  rc.score = all->c.score;
+  rc.score_min = all->c.score_min;
   rc.payload = all->c.payload;
   rc.payload_bytes = all->c.payload_bytes;
+  rc.checkpoint = l->origin;
+  const manta_callbacks shown = {.ctx = s, .output = on_output};
+  if (all->c.output_fn) {
+    rc.callbacks = &shown;
+    rc.callback_count = 1;
+  }
   struct manta__light light = {.dir = l->dir,
-                               .fresh = l->fresh,
+                               .fresh = l->fresh || l->origin,
                                .adopted = l->adopted,
                                .attempt = l->attempt,
                                .apart = !all->c.reuse && manta_trainer_workers(s->t) == 1,
                                .lockstep = all->c.lockstep,
+                               .score_optional = all->c.score_optional,
                                .from = l->from ? l->from->fd : -1};
   MANTA_TRY(manta__light_start(&s->run, s->t, all->c.fn, &rc, &light, err));
   s->trial = l->trial;
+  s->by = all->c.trial_s > 0 ? manta__deadline(all->c.trial_s) : MANTA__NEVER;
+  s->overdue = false;
   all->runs[s - all->seat] = s->run;
   return MANTA_OK;
 }
@@ -181,6 +206,35 @@ static void end_trial(struct seat *s)
   manta__light_dealt(s->run);
 }
 
+// Ends those that have run too long; when the next one will have, at most `by`.
+static int64_t end_overdue(struct seats *all, int64_t by)
+{
+  int64_t now = manta__now();
+  for (int i = 0; i < all->most; i++) {
+    struct seat *s = &all->seat[i];
+    if (!s->run || s->overdue)
+      continue;
+    s->overdue = s->by <= now;
+    if (s->overdue)
+      end_trial(s);
+    else
+      by = s->by < by ? s->by : by;
+  }
+  return by;
+}
+
+// As manta_run_next_any over all seats, and not longer than until a trial has run too long.
+static int wait_any(struct seats *all, int64_t by, size_t *at, manta_rows *rows, manta_error *why)
+{
+  for (;;) {
+    int64_t until = all->c.trial_s > 0 ? end_overdue(all, by) : by;
+    double left = until == MANTA__NEVER ? -1 : fmax(0, (double)(until - manta__now()) * 1e-9);
+    int rc = manta_run_next_any(all->runs, (size_t)all->most, left, at, rows, why);
+    if (rc != MANTA_ETIMEDOUT || *at != (size_t)all->most || until == by)
+      return rc;
+  }
+}
+
 static int next(struct manta__runner *r, double timeout_s, struct manta__happening *out,
                 manta_error *err)
 {
@@ -188,11 +242,12 @@ static int next(struct manta__runner *r, double timeout_s, struct manta__happeni
   manta_rows rows;
   size_t at;
   manta_error why = MANTA_ERROR_INIT;
+  int64_t by = manta__deadline(timeout_s);
   *out = (struct manta__happening){.error = MANTA_ERROR_INIT};
   if (running(all) == 0)
     return 0;
   for (;;) {
-    int rc = manta_run_next_any(all->runs, (size_t)all->most, timeout_s, &at, &rows, &why);
+    int rc = wait_any(all, by, &at, &rows, &why);
     if (rc < 0 && at == (size_t)all->most)
       return manta_error_set(err, why.status, "%s", why.message);
     struct seat *s = &all->seat[at];
@@ -202,6 +257,7 @@ static int next(struct manta__runner *r, double timeout_s, struct manta__happeni
       out->kind = MANTA__HAPPENED_ROW;
       out->row = &rows.rows[0];
       out->iteration = rows.iteration;
+      out->more = !all->c.lockstep && manta__light_more(s->run);
       if (out->row->type == MANTA_MAP)
         return 1;
       manta__light_answer(s->run, false); // rank 0 has not reported this one
@@ -210,6 +266,7 @@ static int next(struct manta__runner *r, double timeout_s, struct manta__happeni
     out->kind = MANTA__HAPPENED_END;
     if (rc < 0)
       out->error = why;
+    out->overdue = s->overdue;
     take_result(all, s);
     out->result = &all->result;
     end_run(all, s);
@@ -240,12 +297,12 @@ static void pause_trial(struct manta__runner *r, uint64_t trial)
   manta__light_answer(s->run, true);
 }
 
-static manta_status capture(struct manta__runner *r, uint64_t trial, struct manta__capture *out,
-                            manta_error *err)
+static manta_status capture(struct manta__runner *r, uint64_t trial, int into,
+                            struct manta__capture *out, manta_error *err)
 {
   struct seat *s = seat_of(seats_of(r), trial);
   *out = (struct manta__capture){.fd = -1};
-  return s ? manta__light_capture(s->run, -1, &out->fd, &out->iteration, err) : MANTA_OK;
+  return s ? manta__light_capture(s->run, into, &out->fd, &out->iteration, err) : MANTA_OK;
 }
 
 static void close_seats(struct manta__runner *r)
@@ -283,7 +340,8 @@ static manta_status plan_trainer(struct seats *all, manta_error *err)
                            tc->workers);
   if (tc->workers == 0)
     tc->workers = 1;
-  if (tc->cpus_per_worker == 0 && tc->gpus_per_worker == 0)
+  all->soft = tc->cpus_per_worker == 0 && tc->gpus_per_worker == 0;
+  if (all->soft)
     tc->cpus_per_worker = 1; // strict: so many trials as there are CPUs
   tc->quiet = true;
   tc->callbacks = NULL;
@@ -313,6 +371,17 @@ static int most_trials(const struct seats *all)
   return have / cpus < 1 ? 1 : (int)(have / cpus);
 }
 
+// What other runs hold, or a host that is too small, is no reason to fail where nobody has asked
+// for CPUs: a trainer without cpus_per_worker shares them, and so do trials.
+static manta_status share_cpus(struct seats *all, bool taken, manta_error *err)
+{
+  all->trainer.cpus_per_worker = 0;
+  MANTA_TRY(make_seat(all, &all->seat[0], NULL, err));
+  if (taken)
+    manta__warn("other runs use the CPUs of this host (manta ps lists them): trials share them");
+  return MANTA_OK;
+}
+
 // Without room there is no experiment; but who held it may be about to end.
 static manta_status make_first(struct seats *all, manta_error *err)
 {
@@ -321,6 +390,8 @@ static manta_status make_first(struct seats *all, manta_error *err)
   manta_status st;
   while ((st = make_seat(all, &all->seat[0], NULL, &why)) == MANTA_ENOROOM && manta__now() < by)
     usleep(10000);
+  if (all->soft && (st == MANTA_ENOROOM || st == MANTA_EINVAL))
+    st = share_cpus(all, st == MANTA_ENOROOM, &why);
   return st < 0 ? manta_error_set(err, st, "%s", why.message) : MANTA_OK;
 }
 
@@ -338,6 +409,8 @@ manta_status manta__seats_open(struct manta__runner **out, const struct manta__s
     all->runs = manta__calloc((size_t)all->most, sizeof *all->runs);
     if (!all->seat || !all->runs)
       st = manta_error_set(err, MANTA_ENOMEM, "no memory for %d seats", all->most);
+    for (int i = 0; st == MANTA_OK && i < all->most; i++)
+      all->seat[i].all = all;
   }
   if (st == MANTA_OK)
     st = make_first(all, err);

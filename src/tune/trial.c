@@ -127,6 +127,7 @@ void manta__trials_fini(struct manta__trials *all)
       manta__packed_fini(values[k]);
     manta__free(t->point);
     manta__free(t->message);
+    manta__free(t->dir);
   }
   manta__free(all->at);
   *all = (struct manta__trials){0};

@@ -37,17 +37,22 @@ struct manta__trial {
   bool ran;       /* it ran under a driver that is gone */
   bool outside;   /* searcher and scheduler have done with it, and it runs once more */
   int failures;
-  uint32_t attempt;           /* times that it was begun */
-  int64_t iteration;          /* of its newest row; rows up to there are not counted again */
-  int64_t saved_at;           /* iteration of its newest checkpoint */
-  uint64_t from;              /* whom it copies, or copied last and has saved nothing since */
+  uint32_t attempt;  /* times that it was begun */
+  uint32_t turns;    /* … that it has let others go first, or was made a copy */
+  int64_t iteration; /* of its newest row; rows up to there are not counted again */
+  int64_t saved_at;  /* iteration of its newest checkpoint */
+  uint32_t copied;   /* … when it became a copy: what it saved before is of no use; 0: none */
+  int64_t base; /* … iteration of what it copied; none of its rows is there while it is its own */
+  uint64_t from;              /* whom it copies, or copied last */
   double time, value, top;    /* newest time and metric, and the best metric; NaN: none */
+  double trained_s;           /* from row to row, all attempts together: "time_total_s" */
   double *point;              /* of a config that is not the searcher's any more, or NULL */
   int64_t began_ns, ended_ns; /* wall clock; 0: not yet */
   struct manta__packed config, last, best, result;
   struct manta__packed resources; /* other ones than those of all; or nil */
   struct manta__packed wanted;    /* the config that a copy is to have; nil: one like the copied */
   char *message;                  /* of its newest failure, or NULL */
+  char *dir;                      /* the name of its directory; NULL: the usual one */
 };
 #define MANTA__NO_TRIAL UINT64_MAX
 

@@ -16,6 +16,7 @@
 #include "base/config.h"
 #include "base/knob.h"
 #include "base/value.h"
+#include "event/lock.h"
 #include "event/rundir.h"
 #include "sys/proc.h"
 #include "train/driver.h"
@@ -38,9 +39,11 @@ static manta_status check_config(const manta_tune_config *c, manta_error *err)
   if (c->samples < -1)
     return manta_error_set(err, MANTA_EINVAL, "samples is at least 1, or -1: not %lld",
                            (long long)c->samples);
-  if (c->concurrency < 0 || c->max_failures < -1 || !(c->time_budget_s >= 0))
-    return manta_error_set(err, MANTA_EINVAL,
-                           "concurrency, max_failures and time_budget_s are not negative");
+  if (c->concurrency < 0 || c->max_failures < -1 || !(c->time_budget_s >= 0) ||
+      !(c->trial_time_s >= 0))
+    return manta_error_set(
+        err, MANTA_EINVAL,
+        "concurrency, max_failures, time_budget_s and trial_time_s are not negative");
   if (c->stop && c->stop->type != MANTA_MAP)
     return manta_error_set(err, MANTA_ETYPE, "stop is a map of metrics and limits");
   for (uint32_t i = 0; c->stop && i < c->stop->count; i++) {
@@ -49,9 +52,21 @@ static manta_status check_config(const manta_tune_config *c, manta_error *err)
       return manta_error_set(err, MANTA_ETYPE, "the limit of \"%s\" in stop is a number",
                              c->stop->u.pairs[i].key);
   }
+  if (c->keep_best < 0 || (c->keep_best > 0 && !c->score))
+    return manta_error_set(err, MANTA_EINVAL,
+                           "keep_best is not negative, and needs score: the metric to compare by");
   if (c->maximize && !c->metric)
     return manta_error_set(err, MANTA_EINVAL, "maximize needs metric, what is to be maximized");
   return MANTA_OK;
+}
+
+static const char *name_of(const manta_tune_config *c)
+{
+  if (c->name)
+    return c->name;
+  if (c->trainer && c->trainer->name)
+    return c->trainer->name;
+  return program_invocation_short_name;
 }
 
 static manta_status make_plan(manta_tune *t, const manta_tune_config *c, manta_error *err)
@@ -60,6 +75,8 @@ static manta_status make_plan(manta_tune *t, const manta_tune_config *c, manta_e
   uint64_t samples = c->samples < 0 ? UINT64_MAX : c->samples == 0 ? 1 : (uint64_t)c->samples;
   MANTA_TRY(copy_text(&p->metric, c->metric, err));
   MANTA_TRY(copy_text(&p->time_key, c->time_key ? c->time_key : "_training_iteration", err));
+  MANTA_TRY(copy_text(&p->name, name_of(c), err));
+  MANTA_TRY(copy_text(&p->score, c->score, err));
   p->maximize = c->maximize;
   p->stop_fn = c->stop_fn;
   p->stop_ctx = c->stop_ctx;
@@ -67,8 +84,11 @@ static manta_status make_plan(manta_tune *t, const manta_tune_config *c, manta_e
   p->resources_ctx = c->resources_ctx;
   p->explore_fn = c->explore_fn;
   p->explore_ctx = c->explore_ctx;
+  p->dir_fn = c->dir_fn;
+  p->dir_ctx = c->dir_ctx;
   p->max_failures = c->max_failures;
   p->fail_fast = c->fail_fast;
+  p->soft_stop = c->soft_stop;
   p->budget_s = c->time_budget_s;
   if (c->stop && manta_value_copy(&p->stop, c->stop) < 0)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for an experiment");
@@ -217,17 +237,9 @@ static manta_tune *tune_alloc(void)
   if (t) {
     t->dirfd = t->journal.dirfd = -1;
     t->deadline_ns = MANTA__NEVER;
+    t->sink.sock = -1;
   }
   return t;
-}
-
-static const char *name_of(const manta_tune_config *c)
-{
-  if (c->name)
-    return c->name;
-  if (c->trainer && c->trainer->name)
-    return c->trainer->name;
-  return program_invocation_short_name;
 }
 
 static manta_status new_directory(manta_tune *t, const manta_tune_config *c, manta_error *err)
@@ -253,15 +265,29 @@ static const char *what_to_resume(const manta_tune_config *c)
   return manta__knob_text(MANTA__KNOB_TUNE_RESUME);
 }
 
+// One driver at a time. The lock is the kernel's: that of a dead one is gone.
+static manta_status own_journal(manta_tune *t, bool create, manta_error *err)
+{
+  manta_status st = manta__journal_open(&t->journal, t->dirfd, create, true, err);
+  pid_t pid = st == MANTA_ESTATE ? manta__runlock_holder(t->journal.dirfd) : 0;
+  if (pid > 0)
+    return manta_error_set(err, st,
+                           "the experiment %s has a driver: process (pid %d)\nhint: it can be "
+                           "resumed when that one has ended",
+                           t->dir, (int)pid);
+  return st;
+}
+
 static manta_status open_log(manta_tune *t, const manta_tune_config *c, manta_error *err)
 {
   const char *resume = what_to_resume(c);
+  t->resumed = resume != NULL; // from here on what is there is not ours to discard
   MANTA_TRY(describe(&t->info, c, t, err));
   if (resume)
     MANTA_TRY(manta__experiment_find(resume, &t->dirfd, &t->dir, err));
   else
     MANTA_TRY(new_directory(t, c, err));
-  MANTA_TRY(manta__journal_open(&t->journal, t->dirfd, !resume, true, err));
+  MANTA_TRY(own_journal(t, !resume, err));
   if (resume)
     MANTA_TRY(read_log(t, true, err));
   t->over &= !c->retry_failed;
@@ -271,20 +297,34 @@ static manta_status open_log(manta_tune *t, const manta_tune_config *c, manta_er
   return resume ? manta__experiment_recover(t, c->retry_failed, err) : MANTA_OK;
 }
 
+// Nobody has said what is kept: the best one, too, which is what an experiment looks for.
+static bool keeps_by_metric(const manta_tune_config *c)
+{
+  return c->metric && !c->score && c->keep_last == 0;
+}
+
 static manta_status open_runner(manta_tune *t, manta_train_fn fn, const manta_tune_config *c,
                                 manta_error *err)
 {
+  bool by_metric = keeps_by_metric(c);
   struct manta__seats_config sc = {.fn = fn,
                                    .trainer = c->trainer,
                                    .payload = c->payload,
                                    .payload_bytes = c->payload_bytes,
-                                   .name = name_of(c),
+                                   .name = t->plan.name,
                                    .logdir = t->dir,
                                    .concurrency = c->concurrency,
                                    .reuse = c->reuse,
                                    .lockstep = needs_lockstep(t),
                                    .keep_last = c->keep_last ? c->keep_last : 1,
-                                   .wait_s = t->used_s > 0 ? RESUME_WAIT_S : 0};
+                                   .keep_best = by_metric ? 1 : c->keep_best,
+                                   .score = by_metric ? t->plan.metric : t->plan.score,
+                                   .score_min = by_metric ? !c->maximize : c->score_min,
+                                   .score_optional = by_metric,
+                                   .trial_s = c->trial_time_s,
+                                   .wait_s = t->resumed ? RESUME_WAIT_S : 0,
+                                   .output_fn = c->output_fn,
+                                   .output_ctx = c->output_ctx};
   return manta__seats_open(&t->runner, &sc, err);
 }
 
@@ -293,8 +333,10 @@ static manta_status begin(manta_tune *t, manta_train_fn fn, const manta_tune_con
 {
   MANTA_TRY(check_config(c, err));
   MANTA_TRY(manta__knobs_check(err));
+  MANTA_TRY(manta__experiment_check_sinks(c, err));
   MANTA_TRY(make_plan(t, c, err));
   MANTA_TRY(open_log(t, c, err));
+  manta__experiment_start_sinks(t, c);
   if (t->over)
     return MANTA_OK;
   if (t->plan.budget_s > 0)
@@ -302,6 +344,16 @@ static manta_status begin(manta_tune *t, manta_train_fn fn, const manta_tune_con
         manta__deadline(t->plan.budget_s > t->used_s ? t->plan.budget_s - t->used_s : 0);
   t->runner = runner;
   return runner ? MANTA_OK : open_runner(t, fn, c, err);
+}
+
+// A wrong argument leaves nothing behind: the newest experiment is what `resume` goes on with. If
+// there is more than its log in the directory, that stays.
+static void discard(manta_tune *t)
+{
+  if (t->resumed || t->dirfd < 0)
+    return;
+  manta__journal_discard(&t->journal, t->dirfd);
+  rmdir(t->dir);
 }
 
 manta_status manta__experiment_start(manta_tune **out, manta_train_fn fn,
@@ -315,10 +367,12 @@ manta_status manta__experiment_start(manta_tune **out, manta_train_fn fn,
   if (!t)
     return manta_error_set(err, MANTA_ENOMEM, "no memory for an experiment");
   manta_status st = begin(t, fn, &c, runner, err);
-  if (st < 0)
+  if (st < 0) {
+    discard(t);
     manta_tune_close(t);
-  else
+  } else {
     *out = t;
+  }
   return st;
 }
 
@@ -359,12 +413,14 @@ static void let_go(manta_tune *t)
   if (t->runner)
     manta__runner_ops(t->runner)->close(t->runner);
   t->runner = NULL;
+  manta__experiment_end_sinks(t, t->saving);
 }
 
 int manta_tune_next(manta_tune *t, double timeout_s, manta_tune_event *out, manta_error *err)
 {
   if (!t->runner && !t->over)
     return manta_error_set(err, MANTA_ESTATE, "an experiment that is only read does not go on");
+  manta__experiment_step_sinks(t);
   int rc = t->over && t->out.next == t->out.count
                ? 0
                : manta__experiment_step(t, manta__deadline(timeout_s), err);
@@ -404,15 +460,6 @@ void manta_tune_stop_trial(manta_tune *t, uint64_t trial)
     manta__experiment_stop(t, trial);
 }
 
-static void free_captures(manta_tune *t)
-{
-  for (int i = 0; i < t->capture_count; i++)
-    if (t->captured[i] != MANTA__NO_TRIAL)
-      close(t->captures[i].fd);
-  manta__free(t->captures);
-  manta__free(t->captured);
-}
-
 void manta_tune_close(manta_tune *t)
 {
   if (!t || drv.dead) // a forked child: what runs is its parent's
@@ -421,10 +468,12 @@ void manta_tune_close(manta_tune *t)
   manta__journal_close(&t->journal);
   manta__choice_fini(&t->choice);
   manta__trials_fini(&t->trials);
-  free_captures(t);
+  manta__captures_fini(t);
   manta__free(t->pending);
   manta__free(t->plan.metric);
   manta__free(t->plan.time_key);
+  manta__free(t->plan.name);
+  manta__free(t->plan.score);
   manta_value_fini(&t->plan.stop);
   manta_value_fini(&t->info);
   for (size_t i = 0; i < sizeof t->view / sizeof *t->view; i++)

@@ -4,91 +4,7 @@
  * are gone after any number of events: nothing hangs, nobody is forgotten, nobody runs after its
  * end, and what is read from the log is what was there.
  */
-#include "tune/experiment.h"
-
-#include "scratch.h"
-#include "sim.h"
-
-static const char *const schedulers[] = {"fifo", "asha", "median", "hyperband", "pbt", "pb2"};
-#define SCHEDULERS (sizeof schedulers / sizeof *schedulers)
-#define SPACE      "{\"x\": {\"$range\": {\"low\": 1, \"high\": 9}}}"
-
-static struct sim make_sim(uint64_t seed)
-{
-  struct manta__rng rng = manta__rng_of(seed, 5);
-  struct sim s = {.ops = &sim_ops, .rng = manta__rng_of(seed, 6)};
-  s.seats = 1 + (int)manta__rng_below(&rng, SIM_SEATS);
-  s.length = 1 + (int64_t)manta__rng_below(&rng, 20);
-  s.fail = manta__rng_below(&rng, 2) ? 0.03 : 0;
-  s.forgets = manta__rng_below(&rng, 2) ? 0.5 : 0;
-  return s;
-}
-
-struct setting {
-  manta_value space, options;
-  manta_tune_config c;
-};
-
-static void make_setting(struct setting *s, const char *dir, const char *scheduler, uint64_t seed)
-{
-  static const char *const searchers[] = {"random", "tpe", "cmaes"};
-  manta_error err = MANTA_ERROR_INIT;
-  bool fifo = !strcmp(scheduler, "fifo"), pbt = !strncmp(scheduler, "pb", 2);
-  const char *options = fifo  ? "{}"
-                        : pbt ? "{\"interval\": 2, \"quantile\": 0.4}"
-                              : "{\"max_time\": 9, \"factor\": 3}";
-  *s = (struct setting){.c = MANTA_TUNE_CONFIG_INIT};
-  if (!strcmp(scheduler, "median"))
-    options = "{\"grace\": 2}";
-  assert_ok(manta_value_from_json(&s->space, SPACE, strlen(SPACE), &err), &err);
-  assert_ok(manta_value_from_json(&s->options, options, strlen(options), &err), &err);
-  s->c.space = &s->space;
-  s->c.scheduler_options = &s->options;
-  s->c.scheduler = scheduler;
-  s->c.searcher = searchers[seed % 3];
-  s->c.samples = 1 + (int64_t)(seed % 30);
-  s->c.metric = "loss";
-  s->c.seed = seed;
-  s->c.max_failures = (int)(seed % 3) - 1;
-  s->c.logdir = dir;
-  s->c.name = "exp";
-}
-
-static void drop_setting(struct setting *s)
-{
-  manta_value_fini(&s->space);
-  manta_value_fini(&s->options);
-}
-
-static manta_tune *open_experiment(struct sim *sim, const struct setting *s)
-{
-  manta_tune *t;
-  manta_error err = MANTA_ERROR_INIT;
-  memset(sim->seat, 0, sizeof sim->seat);
-  assert_ok(manta__experiment_start(&t, NULL, &s->c, (struct manta__runner *)(void *)sim, &err),
-            &err);
-  return t;
-}
-
-// At most `events` of them; true: it is over.
-static bool take(manta_tune *t, uint64_t events)
-{
-  manta_error err = MANTA_ERROR_INIT;
-  int rc = 1;
-  for (uint64_t i = 0; i < events && rc == 1; i++)
-    rc = manta_tune_next(t, -1, NULL, &err);
-  assert_ok(rc, &err);
-  return rc == 0;
-}
-
-static void assert_all_ended(const manta_tune *t, int64_t samples)
-{
-  uint64_t ended = manta_tune_count_state(t, MANTA_TRIAL_FINISHED) +
-                   manta_tune_count_state(t, MANTA_TRIAL_STOPPED) +
-                   manta_tune_count_state(t, MANTA_TRIAL_FAILED);
-  assert_int_equal(manta_tune_count(t), samples);
-  assert_int_equal(ended, samples);
-}
+#include "setting.h"
 
 static void nothing_hangs_and_nobody_is_forgotten(void **state)
 {
@@ -307,6 +223,35 @@ static void the_caller_may_make_the_configs_of_copies(void **state)
   scratch_remove(dir);
 }
 
+// On two seats, looked at after two reports each, all members of a population come to run before
+// one of them is far ahead.
+static void a_population_takes_turns(void **state)
+{
+  char *dir = scratch_make();
+  struct setting s;
+  struct sim sim = make_sim(4);
+  manta_tune_event e;
+  manta_error err = MANTA_ERROR_INIT;
+  int copied = 0, rc;
+  make_setting(&s, dir, "pbt", 4);
+  sim.fail = sim.forgets = 0;
+  sim.length = 12;
+  sim.seats = 2;
+  s.c.samples = 6;
+  manta_tune *t = open_experiment(&sim, &s);
+  while ((rc = manta_tune_next(t, -1, &e, &err)) == 1) {
+    copied += e.kind == MANTA_TUNE_COPIED;
+    if (e.kind == MANTA_TUNE_ROW && t->trials.at[e.trial].iteration > 6)
+      assert_int_equal(t->trials.count, 6);
+  }
+  assert_ok(rc, &err);
+  assert_true(copied > 0 && sim.starts > 3 * 6);
+  assert_all_ended(t, 6);
+  manta_tune_close(t);
+  drop_setting(&s);
+  scratch_remove(dir);
+}
+
 static int suggest_three(void *ctx, uint64_t number, bool again, manta_value *config,
                          manta_error *err)
 {
@@ -344,8 +289,33 @@ static void a_searcher_of_the_callers_has_the_last_word(void **state)
   scratch_remove(dir);
 }
 
+static void metrics_of_maps_have_paths(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_value row = {0};
+  char names[64];
+  const char *json = "{\"loss\": 1, \"a/b\": 2, \"eval\": {\"loss\": 3, \"top\": {\"5\": 4}}, "
+                     "\"_own\": 5}";
+  assert_ok(manta_value_from_json(&row, json, strlen(json), &err), &err);
+  static const struct {
+    const char *key;
+    int64_t value;
+  } there[] = {{"loss", 1}, {"a/b", 2}, {"eval/loss", 3}, {"eval/top/5", 4}, {"own", 5}};
+  for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+    assert_int_equal(manta_value_as_int(manta__row_metric(&row, there[i].key), 0), there[i].value);
+  static const char *const absent[] = {"eval/acc", "eval/", "/loss", "loss/loss", "eval/top/5/x"};
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+    assert_null(manta__row_metric(&row, absent[i]));
+  manta__row_names(&row, names, sizeof names);
+  assert_string_equal(names, "loss, a/b, eval/loss, eval/top/5");
+  manta__row_names(&row, names, 12); // no room: fewer, and none cut
+  assert_string_equal(names, "loss, a/b");
+  manta_value_fini(&row);
+}
+
 int main(int argc, char **argv)
 {
+  manta_set_log(say_nothing, NULL);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nothing_hangs_and_nobody_is_forgotten),
       cmocka_unit_test(a_driver_may_be_gone_after_any_event),
@@ -354,7 +324,9 @@ int main(int argc, char **argv)
       cmocka_unit_test(other_resources_begin_a_trial_anew),
       cmocka_unit_test(resources_may_change_under_any_scheduler),
       cmocka_unit_test(the_caller_may_make_the_configs_of_copies),
+      cmocka_unit_test(a_population_takes_turns),
       cmocka_unit_test(a_searcher_of_the_callers_has_the_last_word),
+      cmocka_unit_test(metrics_of_maps_have_paths),
   };
   return cmocka_run_group_tests_name("experiment", tests, NULL, NULL);
 }

@@ -125,6 +125,27 @@ static void pbt_copies_the_best_that_has_a_checkpoint(void **state)
   manta__scheduler_destroy(s);
 }
 
+static void pbt_lets_others_have_their_turn(void **state)
+{
+  (void)state;
+  struct manta__scheduler *s =
+      make("pbt", (struct manta__schedule_config){.interval = 2, .grace = 5});
+  begin(s, 2);
+  manta__scheduler_saved(s, 0);
+  for (int t = 1; t <= 4; t++)
+    for (uint64_t i = 0; i < 2; i++) {
+      struct manta__decision d = report(s, i, t, (double)i);
+      assert_true(d.verdict == MANTA__GO_ON && !d.yields); // they burn in
+    }
+  struct manta__decision d = report(s, 0, 5, 0);
+  assert_true(d.verdict == MANTA__GO_ON && d.yields);
+  d = report(s, 0, 6, 0);
+  assert_true(d.verdict == MANTA__GO_ON && !d.yields);
+  d = report(s, 1, 5, 1);
+  assert_true(d.verdict == MANTA__COPY && d.from == 0 && !d.yields);
+  manta__scheduler_destroy(s);
+}
+
 /* --- experiments ------------------------------------------------------------------------------ */
 
 #define TRIALS 200
@@ -427,6 +448,7 @@ int main(void)
       cmocka_unit_test(the_median_stops_what_is_worse_than_most),
       cmocka_unit_test(hyperband_pauses_until_all_are_there),
       cmocka_unit_test(pbt_copies_the_best_that_has_a_checkpoint),
+      cmocka_unit_test(pbt_lets_others_have_their_turn),
       cmocka_unit_test(nothing_hangs_and_nobody_is_forgotten),
       cmocka_unit_test(the_same_calls_give_the_same_decisions),
       cmocka_unit_test(exploring_stays_in_the_space),

@@ -17,7 +17,7 @@
 struct sim_seat {
   bool taken, waits, stopping, pausing;
   uint64_t trial;
-  int64_t at, saved;
+  int64_t at, began, saved;
   double x;
 };
 
@@ -64,7 +64,8 @@ static inline manta_status sim_start(struct manta__runner *r, const struct manta
     s->seat[i] = (struct sim_seat){.taken = true,
                                    .trial = l->trial,
                                    .at = at,
-                                   .saved = at,
+                                   .began = at,
+                                   .saved = l->from ? 0 : at, // what a copy has is the other's
                                    .x = manta_value_as_real(manta_value_get(l->config, "x"), 0)};
     s->starts++;
     return MANTA_OK;
@@ -97,7 +98,7 @@ static inline int sim_next(struct manta__runner *r, double timeout_s, struct man
   assert_true(n > 0); // all wait for an answer, and none comes: a deadlock
   struct sim_seat *x = &s->seat[ready[manta__rng_below(&s->rng, (uint64_t)n)]];
   out->trial = x->trial;
-  if (x->at > 0 && manta__rng_unit(&s->rng) >= s->forgets)
+  if (x->at > x->began && manta__rng_unit(&s->rng) >= s->forgets)
     x->saved = x->at;
   out->saved = x->saved;
   if (manta__rng_unit(&s->rng) < s->fail)
@@ -140,7 +141,7 @@ static inline void sim_pause(struct manta__runner *r, uint64_t trial)
   x->waits = false;
 }
 
-static inline manta_status sim_capture(struct manta__runner *r, uint64_t trial,
+static inline manta_status sim_capture(struct manta__runner *r, uint64_t trial, int into,
                                        struct manta__capture *out, manta_error *err)
 {
   struct sim *s = sim_of(r);

@@ -4,7 +4,12 @@
  */
 #include "train/rig.h"
 
+#include <sched.h>
+#include <sys/stat.h>
+
 #include <manta/tune.h>
+
+#include "ckpt/store.h"
 
 #define WAIT_S 60.0
 
@@ -42,9 +47,13 @@ static manta_status trial(manta_session *s, manta_value *result, manta_error *er
     w += 1;
     manta_value row = MANTA_MAP(MANTA_KV_REAL("loss", x / (double)i), MANTA_KV_REAL("w", w),
                                 MANTA_KV_INT("pid", getpid()));
-    MANTA_TRY(manta_session_report(s, &row, err));
     manta_tensor tensor = MANTA_VECTOR("w", MANTA_F64, &w, 1);
     manta_state state = {.tensors = &tensor, .count = 1};
+    if (manta_session_config_bool(s, "ahead", false)) {
+      manta_session_ahead(s, &row);
+      MANTA_TRY(manta_session_save(s, &state, err));
+    }
+    MANTA_TRY(manta_session_report(s, &row, err));
     if (manta_session_config_bool(s, "save", false))
       MANTA_TRY(manta_session_save(s, &state, err));
     while (board->hold) {
@@ -156,6 +165,17 @@ static void a_crash_is_that_trials_own(void **state)
   assert_has(trial_of(3).message, "SIGSEGV");
 }
 
+static void a_trial_that_hangs_is_stopped_in_time(void **state)
+{
+  manta_tune_config c = config("{\"die\": {\"$grid\": [0, 19, 0]}, \"n\": 4}"); // SIGSTOP
+  c.trial_time_s = 2;
+  assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+  assert_int_equal(board->fired, 1);
+  assert_int_equal(manta_tune_count_state(one.t, MANTA_TRIAL_FINISHED), 2);
+  assert_int_equal(trial_of(1).state, MANTA_TRIAL_STOPPED);
+  assert_int_equal(trial_of(1).iteration, 1);
+}
+
 static void a_failed_trial_is_tried_again_from_its_checkpoint(void **state)
 {
   manta_tune_config c = config("{\"die\": 9, \"at\": 3, \"n\": 5, \"save\": true}");
@@ -179,6 +199,75 @@ static void a_stop_condition_ends_a_trial_where_it_is(void **state)
   assert_int_equal(manta_tune_count_state(one.t, MANTA_TRIAL_STOPPED), 3);
   for (uint64_t i = 0; i < 3; i++)
     assert_int_equal(trial_of(i).iteration, 4);
+}
+
+static void a_checkpoint_that_comes_with_the_last_row_is_kept(void **state)
+{
+  manta_tune_config c = config("{\"n\": 1000, \"ahead\": true}");
+  manta_value stop = MANTA_MAP(MANTA_KV_INT("training_iteration", 1));
+  manta_checkpoint *found;
+  c.samples = 3;
+  c.stop = &stop;
+  assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+  assert_int_equal(manta_tune_count_state(one.t, MANTA_TRIAL_STOPPED), 3);
+  for (uint64_t i = 0; i < 3; i++) {
+    assert_int_equal(trial_of(i).iteration, 1);
+    assert_ok(manta_tune_checkpoint(one.t, i, &found, &one.err), &one.err);
+    assert_non_null(found);
+    assert_int_equal(manta_checkpoint_iteration(found), 1);
+    manta_checkpoint_close(found);
+  }
+}
+
+static void one_that_is_asked_to_stop_may_save(void **state)
+{
+  for (int soft = 0; soft < 2; soft++) {
+    manta_tune_config c = config("{\"n\": 1000, \"save\": true}");
+    manta_value stop = MANTA_MAP(MANTA_KV_INT("training_iteration", 3));
+    manta_checkpoint *found;
+    c.samples = 3;
+    c.stop = &stop;
+    c.soft_stop = soft;
+    assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+    assert_int_equal(manta_tune_count_state(one.t, MANTA_TRIAL_STOPPED), 3);
+    for (uint64_t i = 0; i < 3; i++) {
+      assert_int_equal(trial_of(i).iteration, 3);
+      assert_ok(manta_tune_checkpoint(one.t, i, &found, &one.err), &one.err);
+      assert_non_null(found);
+      assert_int_equal(manta_checkpoint_iteration(found), soft ? 3 : 2);
+      manta_checkpoint_close(found);
+    }
+    manta_tune_close(one.t);
+    one.t = NULL;
+  }
+}
+
+// The score falls: of four checkpoints the first is best, and the last is the newest.
+static void checkpoints_are_kept_by_their_score(void **state)
+{
+  static const char *const spaces[] = {"{\"n\": 4, \"ahead\": true}", "{\"n\": 4, \"save\": true}"};
+  for (int i = 0; i < 4; i++) {
+    manta_tune_config c = config(spaces[i % 2]);
+    struct manta__manifest *kept;
+    size_t count;
+    c.maximize = true;
+    c.score = i < 2 ? "loss" : NULL; // else by the metric of the experiment
+    c.keep_best = i < 2;
+    assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+    int dir = open(trial_of(0).dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_ok(manta__store_list(dir, true, &kept, &count, &one.err), &one.err);
+    close(dir);
+    assert_int_equal(count, 2);
+    assert_int_equal(kept[0].iteration, 1);
+    assert_near(kept[0].score, 1, 0);
+    assert_int_equal(kept[1].iteration, 4);
+    manta_free(kept);
+    manta_tune_close(one.t);
+    one.t = NULL;
+    c.score = NULL;
+    c.keep_best = 1;
+    assert_status(manta_tune_start(&one.t, trial, &c, &one.err), MANTA_EINVAL);
+  }
 }
 
 static void asha_stops_most_of_them_early(void **state)
@@ -244,10 +333,13 @@ static void an_unknown_metric_is_an_error_with_the_names_there_are(void **state)
 {
   manta_tune_config c = config(SPACE_X);
   c.metric = "lose";
-  c.searcher = "tpe";
-  assert_status(manta_tune_run(&one.t, trial, &c, &one.err), MANTA_EINVAL);
-  assert_has(one.err.message, "lose");
-  assert_has(one.err.message, "loss");
+  for (int i = 0; i < 2; i++) { // where every row is compared, and where nothing is until the end
+    c.searcher = i == 0 ? "tpe" : "random";
+    assert_status(manta_tune_run(&one.t, trial, &c, &one.err), MANTA_EINVAL);
+    assert_has(one.err.message, "lose");
+    assert_has(one.err.message, "it reports loss, w, pid");
+    assert_null(strstr(one.err.message, "_timestamp"));
+  }
 }
 
 static void what_makes_no_sense_is_said_at_the_start(void **state)
@@ -270,6 +362,38 @@ static void what_makes_no_sense_is_said_at_the_start(void **state)
   c.trainer = &tc;
   assert_status(manta_tune_start(&one.t, trial, &c, &one.err), MANTA_EINVAL);
   assert_has(one.err.message, "4000");
+  assert_int_equal(rmdir(one.dir), 0); // nothing is left that `resume` could go on with
+  assert_int_equal(mkdir(one.dir, 0700), 0);
+}
+
+// Strict with what was asked for; else trials share the CPUs, as workers of a trainer do.
+static void trials_share_cpus_that_others_hold(void **state)
+{
+  manta_trainer *holder;
+  manta_trainer_config all = MANTA_TRAINER_CONFIG_INIT, asked = MANTA_TRAINER_CONFIG_INIT;
+  cpu_set_t mask;
+  all.workers = 1;
+  all.logdir = one.dir;
+  assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
+  for (all.cpus_per_worker = CPU_COUNT(&mask);; all.cpus_per_worker--) { // a quota may be below it
+    assert_true(all.cpus_per_worker > 0);
+    assert_ok(manta_trainer_create(&holder, &all, &one.err), &one.err);
+    manta_trainer_hold(holder, true);
+    if (manta_trainer_start(holder, &one.err) == MANTA_OK)
+      break;
+    manta_trainer_destroy(holder);
+  }
+  manta_tune_config c = config(SPACE_X);
+  c.samples = 2;
+  assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+  assert_int_equal(manta_tune_count_state(one.t, MANTA_TRIAL_FINISHED), 2);
+  manta_tune_close(one.t);
+  one.t = NULL;
+  asked.workers = 1;
+  asked.cpus_per_worker = 1;
+  c.trainer = &asked;
+  assert_status(manta_tune_start(&one.t, trial, &c, &one.err), MANTA_ENOROOM);
+  manta_trainer_destroy(holder);
 }
 
 static void trials_can_be_distributed(void **state)
@@ -320,6 +444,89 @@ static void a_stopped_experiment_goes_on_where_it_was(void **state)
   one.t = NULL;
 }
 
+static manta_status named(void *ctx, uint64_t number, const manta_value *config, char *name,
+                          size_t size, manta_error *err)
+{
+  const char *const *names = ctx;
+  board->fired++;
+  snprintf(name, size, "%s", names[number]);
+  return MANTA_OK;
+}
+
+static void directories_have_the_names_that_they_are_given(void **state)
+{
+  static const char *names[] = {"a", "b c", "x=1.5"};
+  manta_tune_config c = config(SPACE_X);
+  manta_tune *seen;
+  c.samples = 3;
+  c.dir_fn = named;
+  c.dir_ctx = names;
+  assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+  assert_ok(manta_tune_open(&seen, manta_tune_dir(one.t), &one.err), &one.err);
+  for (uint64_t i = 0; i < 3; i++) {
+    manta_trial x;
+    assert_ok(manta_tune_trial(seen, i, &x, &one.err), &one.err);
+    assert_string_equal(strrchr(x.dir, '/') + 1, names[i]);
+    assert_int_equal(access(x.dir, F_OK), 0);
+  }
+  manta_tune_close(seen);
+  assert_int_equal(board->fired, 3);
+}
+
+static void names_that_are_no_directories_are_refused(void **state)
+{
+  static const char *wrong[][2] = {{"", ""},           {"a/b", ""}, {"..", ""}, {".hidden", ""},
+                                   {"experiment", ""}, {"a\n", ""}, {"a", "a"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    manta_tune_config c = config(SPACE_X);
+    c.samples = 2;
+    c.dir_fn = named;
+    c.dir_ctx = wrong[i];
+    assert_status(manta_tune_run(&one.t, trial, &c, &one.err), MANTA_EINVAL);
+    assert_has(one.err.message, "director");
+    one.t = NULL;
+  }
+}
+
+static manta_status talker(manta_session *s, manta_value *result, manta_error *err)
+{
+  manta_value row = MANTA_MAP(MANTA_KV_REAL("loss", 1));
+  printf("I am %d\n", (int)manta_session_config_int(s, "x", -1));
+  manta_status st = manta_session_report(s, &row, err);
+  fprintf(stderr, "that was it\n");
+  return st;
+}
+
+// Each trial says the value of its only parameter, which is its number.
+static void hear(void *ctx, uint64_t trial, int rank, const char *text, size_t len)
+{
+  char want[32], (*heard)[64] = ctx;
+  assert_int_equal(rank, 0);
+  assert_in_range(trial, 0, 2);
+  snprintf(want, sizeof want, "%.*s", (int)len, text);
+  strncat(heard[trial], want, sizeof *heard - strlen(heard[trial]) - 1);
+  usleep(20000); // meanwhile the trial says the rest, and ends
+}
+
+static void what_trials_print_is_heard(void **state)
+{
+  for (int reuse = 0; reuse <= 1; reuse++) {
+    manta_tune_config c = config("{\"x\": {\"$grid\": [0, 1, 2]}}");
+    char heard[3][64] = {"", "", ""}, want[64];
+    c.samples = 1;
+    c.reuse = reuse;
+    c.output_fn = hear;
+    c.output_ctx = heard;
+    assert_ok(manta_tune_run(&one.t, talker, &c, &one.err), &one.err);
+    for (int i = 0; i < 3; i++) {
+      snprintf(want, sizeof want, "I am %d\nthat was it\n", i);
+      assert_string_equal(heard[i], want);
+    }
+    manta_tune_close(one.t);
+    one.t = NULL;
+  }
+}
+
 static void an_experiment_can_be_read_by_others(void **state)
 {
   manta_tune_config c = config(SPACE_X);
@@ -344,15 +551,23 @@ int main(int argc, char **argv)
       tune_test(trials_run_and_the_best_is_known),
       tune_test(grids_are_crossed_with_samples),
       tune_test(a_crash_is_that_trials_own),
+      tune_test(a_trial_that_hangs_is_stopped_in_time),
       tune_test(a_failed_trial_is_tried_again_from_its_checkpoint),
       tune_test(a_stop_condition_ends_a_trial_where_it_is),
+      tune_test(a_checkpoint_that_comes_with_the_last_row_is_kept),
+      tune_test(one_that_is_asked_to_stop_may_save),
+      tune_test(checkpoints_are_kept_by_their_score),
       tune_test(asha_stops_most_of_them_early),
       tune_test(hyperband_pauses_and_goes_on),
       tune_test(pbt_goes_on_from_anothers_state),
       tune_test(an_unknown_metric_is_an_error_with_the_names_there_are),
       tune_test(what_makes_no_sense_is_said_at_the_start),
+      tune_test(trials_share_cpus_that_others_hold),
       tune_test(trials_can_be_distributed),
       tune_test(a_stopped_experiment_goes_on_where_it_was),
+      tune_test(directories_have_the_names_that_they_are_given),
+      tune_test(names_that_are_no_directories_are_refused),
+      tune_test(what_trials_print_is_heard),
       tune_test(an_experiment_can_be_read_by_others),
   };
   int failed = cmocka_run_group_tests_name("tune", tests, NULL, NULL);
