@@ -86,7 +86,8 @@ _manta_operands() {
 
 _manta_operand() {
   case $1:${#operands[@]} in
-  status:0 | logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | upload:0 | ckpt:1 | mlflow:1) _manta_words "$(_manta_runs)" ;;
+  status:0) _manta_words "$(_manta_runs; _manta_experiments | tail -n +2)" ;;
+  logs:0 | plot:0 | resume:0 | kill:0 | resize:0 | notice:0 | sink:0 | upload:0 | ckpt:1 | mlflow:1) _manta_words "$(_manta_runs)" ;;
   ls:0 | dashboard:0 | prune:0) _manta_files -d ;;
   mlflow:0) _manta_words "push" ;;
   bench:0) _manta_words "comm" ;;

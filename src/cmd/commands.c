@@ -114,14 +114,17 @@ const struct manta__command manta__commands[] = {
      "Runs the recorded program with its arguments, in its directory. Runs that had finished\n"
      "return their results again; the interrupted one continues from its last checkpoint.\n" RUN_IS,
      resume_options, 1, 1, false, manta__cmd_resume, MANTA__ENV_PASSED},
-    {"status", "[RUN]", "show the state of a run", RUN_IS "Without RUN it is the newest one.\n",
+    {"status", "[RUN]", "show the state of a run",
+     RUN_IS "Without RUN it is the newest one. Of an experiment it shows what manta tune status "
+            "does.\n",
      json, 0, 1, false, manta__cmd_status},
     {"logs", "RUN", "print what the workers printed", RUN_IS, logs_options, 1, 1, false,
      manta__cmd_logs},
     {"ps", "", "list what is running", NULL, ps_options, 0, 0, false, manta__cmd_ps},
-    {"ls", "[DIR]", "list the runs of a directory",
+    {"ls", "[DIR]", "list the runs and experiments of a directory",
      "DIR is a directory of runs; without one it is MANTA_RESULTS, or ~/manta_results. The age\n"
-     "counts from a run's end.\n",
+     "counts from a run's end. Experiments have a table of their own; manta tune status shows\n"
+     "one of them.\n",
      json, 0, 1, false, manta__cmd_ls},
     {"plot", "RUN[,RUN...] [METRIC...]", "plot the metrics of runs",
      "Without METRIC all are plotted; those whose names end in the same word share a panel. Lost\n"

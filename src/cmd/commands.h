@@ -5,6 +5,8 @@
 #ifndef MANTA_CMD_COMMANDS_H
 #define MANTA_CMD_COMMANDS_H
 
+#include <manta/tune.h>
+
 #include "cmd/options.h"
 
 int manta__cmd_run(const struct manta__args *a);
@@ -31,6 +33,9 @@ int manta__cmd_info(const struct manta__args *a);
 int manta__cmd_doctor(const struct manta__args *a);
 int manta__cmd_version(const struct manta__args *a);
 int manta__cmd_help(const struct manta__args *a);
+
+/* What `manta tune status` prints. */
+int manta__show_experiment(const struct manta__args *a, manta_tune *t, manta_error *err);
 
 /* All of them, in the order of the help; a row without a name ends it. */
 extern const struct manta__command manta__commands[];

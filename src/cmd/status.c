@@ -142,6 +142,10 @@ static void print_times(const struct manta__standing *s)
 {
   char from[MANTA__TEXT], span[MANTA__TEXT], ago[MANTA__TEXT];
   bool running = !strcmp(s->word, "running");
+  if (s->sum.begin_ns == 0) {
+    manta__line("began", "unknown: run.log has no record");
+    return;
+  }
   manta__line("began", "%s", manta__text_time(from, s->sum.begin_ns));
   manta__line(running ? "runs for" : "took", "%s",
               manta__text_duration(span, end_of(s) - s->sum.begin_ns));
@@ -295,12 +299,24 @@ static int show(const struct manta__args *a, const struct manta__runref *r)
   return code;
 }
 
+// No run is meant: perhaps an experiment.
+static int show_other(const struct manta__args *a, const manta_error *err)
+{
+  manta_error why = MANTA_ERROR_INIT;
+  manta_tune *t;
+  if (manta_tune_open(&t, a->operand[0], &why) < 0)
+    return manta__complain(why.status == MANTA_ENOENT ? err : &why);
+  int code = manta__show_experiment(a, t, &why);
+  manta_tune_close(t);
+  return code;
+}
+
 int manta__cmd_status(const struct manta__args *a)
 {
   manta_error err = MANTA_ERROR_INIT;
   struct manta__runref r;
   if (manta__runref_open(&r, a->operand[0], &err) < 0)
-    return manta__complain(&err);
+    return show_other(a, &err);
   int code = show(a, &r);
   manta__runref_close(&r);
   return code;

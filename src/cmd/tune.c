@@ -2,7 +2,6 @@
  *
  * cmd/tune.c - `manta tune`: an experiment as it stands, its best trial, and going on with it.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +11,11 @@
 #include <manta/tune.h>
 
 #include "base/alloc.h"
+#include "base/value.h"
 #include "cmd/child.h"
 #include "cmd/commands.h"
+#include "cmd/explist.h"
 #include "cmd/format.h"
-#include "event/lock.h"
 
 #define SHOWN 20 // trials in a table for people
 
@@ -23,33 +23,6 @@ static const char *name_of(const manta_tune *t)
 {
   const char *slash = strrchr(manta_tune_dir(t), '/');
   return slash ? slash + 1 : manta_tune_dir(t);
-}
-
-// The process that runs it, or 0.
-static pid_t holder(const manta_tune *t)
-{
-  char path[4200];
-  snprintf(path, sizeof path, "%s/experiment", manta_tune_dir(t));
-  int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  pid_t pid = fd >= 0 ? manta__runlock_holder(fd) : 0;
-  if (fd >= 0)
-    close(fd);
-  return pid;
-}
-
-static uint64_t open_trials(const manta_tune *t)
-{
-  return manta_tune_count_state(t, MANTA_TRIAL_PENDING) +
-         manta_tune_count_state(t, MANTA_TRIAL_RUNNING) +
-         manta_tune_count_state(t, MANTA_TRIAL_PAUSED);
-}
-
-static const char *state_of(const manta_tune *t)
-{
-  int64_t total = manta_value_as_int(manta_value_get(manta_tune_info(t), "total"), 0);
-  if (holder(t) != 0)
-    return "running";
-  return open_trials(t) == 0 && (int64_t)manta_tune_count(t) >= total ? "finished" : "interrupted";
 }
 
 static const char *metric_of(const struct manta__args *a, const manta_tune *t)
@@ -99,7 +72,7 @@ static manta_status describe(manta_value *v, manta_tune *t, manta_error *err)
   MANTA_TRY(manta_value_set_map(v));
   MANTA_TRY(manta_value_put_string(v, "name", name_of(t)));
   MANTA_TRY(manta_value_put_string(v, "path", manta_tune_dir(t)));
-  MANTA_TRY(manta_value_put_string(v, "state", state_of(t)));
+  MANTA_TRY(manta_value_put_string(v, "state", manta__exp_state(t)));
   for (int s = MANTA_TRIAL_PENDING; s <= MANTA_TRIAL_FAILED; s++)
     MANTA_TRY(manta_value_put_int(v, manta_trial_state_name((manta_trial_state)s),
                                   (int64_t)manta_tune_count_state(t, (manta_trial_state)s)));
@@ -131,7 +104,7 @@ static void print_counts(const manta_tune *t)
 static void add_line(struct manta__grid *g, const manta_trial *x, const char *metric)
 {
   char value[64] = "", config[96];
-  const manta_value *v = metric ? manta_value_get(x->last, metric) : NULL;
+  const manta_value *v = metric ? manta__value_path(x->last, metric) : NULL;
   if (v)
     manta__text_value(value, sizeof value, v);
   manta__text_value(config, sizeof config, x->config);
@@ -156,8 +129,26 @@ static manta_status print_trials(manta_tune *t, const char *metric, manta_error 
   }
   if (st == MANTA_OK)
     manta__grid_print(&g, stdout);
+  if (st == MANTA_OK && n > SHOWN)
+    printf("the newest %d of %" PRIu64 "; --json has all\n", SHOWN, n);
   manta__grid_fini(&g);
   return st;
+}
+
+// Why, of the first one: others often say the same.
+static void print_failed(manta_tune *t)
+{
+  manta_trial x;
+  if (manta_tune_count_state(t, MANTA_TRIAL_FAILED) == 0)
+    return;
+  for (uint64_t i = 0; i < manta_tune_count(t); i++) {
+    if (manta_tune_trial(t, i, &x, NULL) < 0 || x.state != MANTA_TRIAL_FAILED)
+      continue;
+    char said[400];
+    snprintf(said, sizeof said, "%.*s", (int)strcspn(x.message, "\n"), x.message);
+    manta__line("failed", "trial %" PRIu64 ": %s", i, manta__text_safe(said));
+    return;
+  }
 }
 
 static void print_best(const struct manta__args *a, manta_tune *t)
@@ -168,13 +159,13 @@ static void print_best(const struct manta__args *a, manta_tune *t)
   const char *metric = metric_of(a, t);
   if (!metric || find_best(a, t, &best, NULL) < 0 || manta_tune_trial(t, best, &x, NULL) < 0)
     return;
-  const manta_value *v = manta_value_get(x.best, metric);
+  const manta_value *v = manta__value_path(x.best, metric);
   manta__text_value(config, sizeof config, x.config);
   manta__line("best", "trial %" PRIu64 "%s%s %s  %s", best, v ? ": " : "", v ? metric : "",
               v ? manta__text_value(value, sizeof value, v) : "", manta__text_safe(config));
 }
 
-static int show_status(const struct manta__args *a, manta_tune *t, manta_error *err)
+int manta__show_experiment(const struct manta__args *a, manta_tune *t, manta_error *err)
 {
   if (manta__args_has(a, "json")) {
     manta_value v = {0};
@@ -183,13 +174,14 @@ static int show_status(const struct manta__args *a, manta_tune *t, manta_error *
     manta_value_fini(&v);
     return code;
   }
-  pid_t pid = holder(t);
+  pid_t pid = manta__exp_holder(t);
   manta__line("name", "%s", name_of(t));
-  manta__line("state", "%s", state_of(t));
+  manta__line("state", "%s", manta__exp_state(t));
   if (pid > 0)
     manta__line("pid", "%d", (int)pid);
   print_counts(t);
   print_best(a, t);
+  print_failed(t);
   return print_trials(t, metric_of(a, t), err) < 0 ? manta__complain(err) : MANTA__EXIT_OK;
 }
 
@@ -231,7 +223,7 @@ static int go_on(manta_tune *t, manta_error *err)
 {
   const manta_value *info = manta_tune_info(t);
   const char *cwd = manta_value_as_string(manta_value_get(info, "cwd"), "");
-  pid_t pid = holder(t);
+  pid_t pid = manta__exp_holder(t);
   if (pid != 0) {
     manta__say("%s is still running (pid %d)\nhint: manta tune status %s", name_of(t), (int)pid,
                name_of(t));
@@ -258,7 +250,9 @@ int manta__cmd_tune(const struct manta__args *a)
   }
   if (manta_tune_open(&t, a->operand[1], &err) < 0)
     return manta__complain(&err);
-  int code = status ? show_status(a, t, &err) : best ? show_best(a, t, &err) : go_on(t, &err);
+  int code = status ? manta__show_experiment(a, t, &err)
+             : best ? show_best(a, t, &err)
+                    : go_on(t, &err);
   manta_tune_close(t);
   return code;
 }

@@ -53,6 +53,9 @@ def test_runs_are_offered() -> None:
     for command in ("status", "logs", "resume", "kill", "resize", "notice"):
         assert complete(command, "") == ["latest", name], command
         assert complete(command, name, "") == []
+    (bed.runs()[0].parent / "tuned" / "experiment").mkdir(parents=True)
+    (bed.runs()[0].parent / "tuned" / "experiment" / "run.log").touch()
+    assert complete("status", "") == ["latest", name, "tuned"]
     assert complete("logs", "--rank", "1", "-f", "cou") == [name]
     assert complete("logs", "--rank", "") == []
 

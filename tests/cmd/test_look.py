@@ -163,6 +163,9 @@ def test_an_empty_log_is_no_crash() -> None:
     empty.mkdir()
     (empty / "run.log").touch()
     assert bed.status(empty)["state"] == "interrupted"
+    assert "1970" not in bed.manta("status", empty).out
+    listed = bed.manta("ls", bed.root).out  # not 20000 days old
+    assert re.search(r"^empty +interrupted +0 +- +- ", listed, re.M), listed
     done = bed.manta("resume", empty)
     assert done.code == 1 and "does not say how the run began" in done.err, done
 

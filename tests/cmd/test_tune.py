@@ -32,11 +32,26 @@ def test_status_shows_the_trials_and_the_best() -> None:
     found = run_example()
     done = bed.manta("tune", "status", found)
     assert done.code == 0, done
-    for text in ("finished", "best", "loss", "TRIAL", "stopped"):
+    for text in ("finished", "best", "loss", "TRIAL", "stopped", "the newest 20 of 40"):
         assert text in done.out, (text, done)
     told = json.loads(bed.manta("tune", "status", "--json", found).out)
     assert told["state"] == "finished" and len(told["trials"]) == 40
     assert told["finished"] + told["stopped"] == 40
+
+
+def test_ls_lists_experiments_and_status_shows_them() -> None:
+    found = run_example()
+    done = bed.manta("ls", found.parent)
+    assert done.code == 0 and f"{found.name}  finished" in done.out and "40/40" in done.out, done
+    assert "experiment " in done.out and "iteration" not in done.out, done
+    (told,) = (x for x in json.loads(bed.manta("ls", "--json", found.parent).out)
+               if x["name"] == found.name)
+    best = json.loads(bed.manta("tune", "best", "--json", found).out)
+    assert told["kind"] == "experiment" and (told["done"], told["trials"]) == (40, 40)
+    assert told["best"] == {"metric": "loss", "goal": "min", "trial": best["trial"],
+                            "value": best["best"]["loss"]}
+    assert told["bytes"] > 0 and told["age"] > 0 and told["path"] == str(found)
+    assert bed.manta("status", found).out == bed.manta("tune", "status", found).out
 
 
 def test_best_prints_the_config() -> None:
