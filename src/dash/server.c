@@ -11,6 +11,7 @@
 #include "dash/show.h"
 
 #define IDLE_S     60u /* a connection without a request */
+#define STRANGER_S 5u /* … that has not shown the token: there are few, and anybody can open one */
 #define PER_CONN   (32u << 10)
 #define JSON_MAX   (16u << 20)
 #define TAIL_BYTES (64u << 10)
@@ -153,6 +154,7 @@ static struct MHD_Response *respond(struct answer *a, const char *path, const ch
       !manta__guard_bearer_ok(g, header(a, MHD_HTTP_HEADER_AUTHORIZATION)))
     return plain(a, MHD_HTTP_UNAUTHORIZED,
                  "a token is needed: open the link that manta dashboard has printed\n");
+  MHD_set_connection_option(a->conn, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_S);
   if (!manta__guard_origin_ok(g, header(a, MHD_HTTP_HEADER_ORIGIN), site, host))
     return plain(a, MHD_HTTP_FORBIDDEN, "asked for by another page\n");
   if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
@@ -223,12 +225,12 @@ manta_status manta__server_start(struct manta__server *s, int sock, const char *
        (void *)(uintptr_t) "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
       {MHD_OPTION_END, 0, NULL}};
   struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
-  s->daemon =
-      MHD_start_daemon(flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s,
-                       MHD_OPTION_EXTERNAL_LOGGER, on_error, NULL, MHD_OPTION_LISTEN_SOCKET, sock,
-                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)MANTA__SERVER_CONNECTIONS,
-                       MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                       (size_t)PER_CONN, MHD_OPTION_ARRAY, cert ? tls : none, MHD_OPTION_END);
+  s->daemon = MHD_start_daemon(flags | (cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, s,
+                               MHD_OPTION_EXTERNAL_LOGGER, on_error, NULL, MHD_OPTION_LISTEN_SOCKET,
+                               sock, MHD_OPTION_CONNECTION_LIMIT,
+                               (unsigned)MANTA__SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                               STRANGER_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)PER_CONN,
+                               MHD_OPTION_ARRAY, cert ? tls : none, MHD_OPTION_END);
   if (!s->daemon)
     return manta_error_set(err, MANTA_EIO, "%s",
                            cert ? "cannot serve: is the certificate in order?" : "cannot serve");

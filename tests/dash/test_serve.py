@@ -114,6 +114,20 @@ def test_requests_that_are_none() -> None:
     d.stop()
 
 
+def test_connections_that_say_nothing() -> None:
+    """As many as there may be: they give way to those who have the token."""
+    d = Dashboard(BED, runs_dir("silent"))
+    idle = [socket.create_connection((d.host, d.port)) for _ in range(64)]
+    for s in idle:
+        s.sendall(b"GET / HTTP/1.1\r\n")
+        s.settimeout(30)
+    assert not any(s.recv(1) for s in idle)  # each was closed
+    assert d.code("/api/runs") == 200
+    for s in idle:
+        s.close()
+    d.stop()
+
+
 def test_the_list_of_runs() -> None:
     runs = runs_dir("list")
     pretend(runs, "good", "--rows", 120, "--ranks", 3, "--loss-at", 110)
