@@ -121,7 +121,7 @@ const char *manta__entry_state(const struct manta__entry *e)
   if (e->trials && e->trials->records > 0)
     return e->trials->ended ? "finished" : e->live ? "running" : "interrupted";
   if (e->index.records == 0)
-    return "starting";
+    return e->error[0] || (e->whole && !e->live) ? "interrupted" : "starting";
   if (e->index.ended)
     return e->index.failed ? "failed" : "finished";
   return e->live ? "running" : "interrupted";
@@ -261,8 +261,22 @@ static void drop_gone(struct manta__catalog *c)
   c->count = kept;
 }
 
+// The directory may have been removed, and made again by the next run.
+static void reopen(struct manta__catalog *c)
+{
+  struct stat sb;
+  int fd = fstat(c->fd, &sb) == 0 && sb.st_nlink == 0
+               ? open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+               : -1;
+  if (fd < 0)
+    return;
+  close(c->fd);
+  c->fd = fd;
+}
+
 static void scan(struct manta__catalog *c)
 {
+  reopen(c);
   int fd = openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *d = fd < 0 ? NULL : fdopendir(fd);
   if (!d) {

@@ -143,6 +143,7 @@ class LogTail {
     } catch (e) {
       text = e.message;
     }
+    text = text || 'Nothing printed.';
     const low = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 40;
     if (this.text.textContent === text) return;
     this.text.textContent = text;
