@@ -4,11 +4,13 @@
  * whoever shows runs.
  *
  *   pretend DIR NAME [--rows N] [--ranks R] [--loss-at ROW] [--fail] [--seed S] [--live]
+ *           [--nan]
  *
  * Every rank reports N times (1000), with samples of its use of the host and a checkpoint now and
  * then. --loss-at: the last rank is lost after that iteration, and all begin again at the
  * checkpoint before it. --live: the log stays open, and each line of standard input adds an
- * iteration, or does what it names: "lose" a worker, "finish".
+ * iteration, or does what it names: "lose" a worker, "finish". --nan: a fourth
+ * metric, which is never a number.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -31,7 +33,7 @@
 struct pretence {
   manta__log_writer *log;
   int64_t rows, ranks, loss_at, seed;
-  bool fail, live;
+  bool fail, live, nan;
   int64_t iteration, wall, saved; /* saved: iteration of the newest checkpoint */
   uint32_t attempt;
   uint64_t seq;
@@ -61,12 +63,14 @@ static void add_row(struct pretence *p, int rank)
   double r = noise(p, p->iteration * 31 + rank);
   double loss = 2.3 * exp(-3.5 * t) + 0.08 + 0.06 * r * (1.2 - t) + 0.01 * (double)p->seed;
   double slow = rank == p->ranks - 1 && p->ranks > 3 ? 1.9 : 1;
-  add(p, MANTA__EV_ROW, rank,
+  manta_value row =
       MANTA_MAP(MANTA_KV_REAL("loss", loss), MANTA_KV_REAL("accuracy", 1 - 0.3 * loss),
                 MANTA_KV_REAL("lr", 1e-3 * (0.02 + fabs(cos(1.5 * t)))),
                 MANTA_KV_INT("_timestamp", p->wall / NS),
                 MANTA_KV_REAL("_time_this_iter_s", (0.05 + 0.004 * r) * slow),
-                MANTA_KV_INT("_training_iteration", p->iteration)));
+                MANTA_KV_INT("_training_iteration", p->iteration), MANTA_KV_REAL("broken", NAN));
+  row.count -= p->nan ? 0 : 1;
+  add(p, MANTA__EV_ROW, rank, row);
 }
 
 static void add_sample(struct pretence *p)
@@ -183,13 +187,10 @@ static void live(struct pretence *p)
 
 static void parse(struct pretence *p, int argc, char **argv)
 {
-  static const struct option options[] = {{"rows", 1, NULL, 'n'},
-                                          {"ranks", 1, NULL, 'r'},
-                                          {"loss-at", 1, NULL, 'l'},
-                                          {"seed", 1, NULL, 's'},
-                                          {"fail", 0, NULL, 'f'},
-                                          {"live", 0, NULL, 'w'},
-                                          {0}};
+  static const struct option options[] = {{"rows", 1, NULL, 'n'},    {"ranks", 1, NULL, 'r'},
+                                          {"loss-at", 1, NULL, 'l'}, {"seed", 1, NULL, 's'},
+                                          {"nan", 0, NULL, 'N'},     {"fail", 0, NULL, 'f'},
+                                          {"live", 0, NULL, 'w'},    {0}};
   int c;
   *p = (struct pretence){.rows = 1000, .ranks = 2};
   while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -199,6 +200,7 @@ static void parse(struct pretence *p, int argc, char **argv)
     p->loss_at = c == 'l' ? n : p->loss_at;
     p->seed = c == 's' ? n : p->seed;
     p->fail |= c == 'f';
+    p->nan |= c == 'N';
     p->live |= c == 'w';
   }
   if (argc - optind != 2 || p->rows < 0 || p->ranks < 1 || p->ranks > 4096)

@@ -51,6 +51,7 @@ class Page:
     def __init__(self) -> None:
         if MISSING or not CHROMIUM or not DRIVER:
             raise Skip(MISSING or "chromium or chromium-driver is not installed")
+        self.requests: list[str] = []
         self.runs = BED.root / "shown"
         pretend(self.runs, "first", "--rows", 400, "--ranks", 4, "--loss-at", 320)
         pretend(self.runs, "second", "--rows", 300, "--ranks", 2, "--seed", 4)
@@ -88,12 +89,22 @@ class Page:
         except AssertionError:
             raise AssertionError(f"{what!r} is not in {self.text(selector)!r}") from None
 
-    def charts(self) -> list[Any]:
-        """Those that are drawn, once there are some."""
+    def charts(self, least: int = 1) -> list[Any]:
+        """Those that are drawn, once there are so many: the first one comes before the others."""
         def drawn() -> Any:
             found = self.all(".chart canvas")
-            return found and all(self.driver.execute_script(INK, c) > 1000 for c in found) and found
+            return len(found) >= least and all(
+                self.driver.execute_script(INK, c) > 1000 for c in found) and found
         return list(wait_for("charts", drawn))
+
+    def asked(self, part: str) -> list[str]:
+        """The requests with this in them so far, without the host."""
+        for entry in self.driver.get_log("performance"):
+            m = json.loads(entry["message"])["message"]
+            if m["method"] == "Network.requestWillBeSent":
+                self.requests.append(m["params"]["request"]["url"])
+        ours = f"http://127.0.0.1:{self.served.port}"
+        return [u.removeprefix(ours) for u in self.requests if part in u]
 
     def press(self, *keys: str) -> None:
         ActionChains(self.driver).send_keys(*keys).perform()
@@ -143,8 +154,7 @@ def test_sorting_by_keyboard() -> None:
 def test_a_run_is_drawn() -> None:
     p = page()
     p.go("#/run/first")
-    charts = p.charts()
-    assert len(charts) >= 6  # three metrics, step time, CPUs, memory
+    charts = p.charts(6)  # three metrics, step time, CPUs, memory
     label = charts[0].get_attribute("aria-label")
     assert "loss" in label and "mean 0." in label and "iteration" in label, label
     p.shows(".facts", "400")
@@ -196,6 +206,43 @@ def test_a_run_as_it_grows() -> None:
     p.shows(".title", "finished")
 
 
+def test_an_address_that_is_opened_is_asked_for_once() -> None:
+    p = page()
+    mark = "return performance.getEntriesByName('asked')[0].startTime"
+    p.driver.get("about:blank")
+    before = len(p.asked("/api/events"))
+    p.driver.get(p.served.link + "#/run/second")
+    p.charts()
+    assert p.asked("/api/events")[before:] == ["/api/events?run=second"]
+    # Before the chart library was read, which is the longest part of the page.
+    assert p.driver.execute_script(mark) < p.driver.execute_script(mark.replace("asked", "read"))
+    p.driver.get("about:blank")
+    p.driver.get(p.served.link + "#/run/%zz")  # no address of ours
+    p.shows("table", "third")
+    p.driver.get("about:blank")
+    before = len(p.asked("/api/"))
+    p.driver.get(p.served.link + "#/compare/" + ",".join("abcdefghi"))
+    p.shows("main", "Choose two to eight runs")
+    assert p.asked("/api/")[before:] == []
+
+
+def test_few_iterations_and_none_that_is_finite() -> None:
+    p = page()
+    pretend(p.runs, "short_run", "--rows", 3, "--nan")
+    wait_for("the run", lambda: p.served.runs().get("short_run", {}).get("whole"))
+    p.go("#/run/short_run")
+    wait_for("charts", lambda: len(p.all(".chart canvas")) > 3)
+    ticks = p.driver.execute_script("""return [...document.querySelectorAll('.chart')].map((e) => {
+      const {x, y} = Chart.getChart(e.querySelector('canvas')).scales;
+      return [e.querySelector('h3').textContent,
+        x.options.display ? x.ticks.map((t) => t.label) : [], y.options.display];
+    })""")
+    drawn = {name: (labels, shown) for name, labels, shown in ticks}
+    assert drawn["loss"] == (["1", "2", "3"], True), drawn  # not 1, 1, 2, 2, 3
+    assert drawn["broken"] == ([], False), drawn
+    p.shows('[aria-label="broken"]', "6 not finite")
+
+
 def test_runs_side_by_side() -> None:
     p = page()
     p.go("#/compare/first,second")
@@ -214,6 +261,8 @@ def test_an_experiment() -> None:
     assert len(charts) == 2
     assert "Best loss so far" in charts[0].get_attribute("aria-label")
     p.shows(".facts", "scheduler asha")
+    p.shows(".notice", "3 trials failed: 7, 18, 29")
+    p.shows(".notice pre", "loss is NaN")
     assert len(p.all(".parallel .trial")) == 30
     assert "over optimizer/lr, optimizer/name, dropout, width" in \
         p.one(".parallel").get_attribute("aria-label")
@@ -269,15 +318,10 @@ def test_last_of_all_no_error_and_no_other_host() -> None:
     p = page()
     said = [e for e in p.driver.get_log("browser") if "/api/events?run=nobody" not in e["message"]]
     assert not said, said
-    asked = []
-    for entry in p.driver.get_log("performance"):
-        m = json.loads(entry["message"])["message"]
-        if m["method"] == "Network.requestWillBeSent":
-            asked.append(m["params"]["request"]["url"])
-    ours = f"http://127.0.0.1:{p.served.port}/"
-    others = [u for u in asked if not u.startswith((ours, "data:"))]
+    asked = p.asked("")
+    others = [u for u in asked if not u.startswith(("/", "data:"))]
     assert asked and not others, others
-    with_token = [u for u in asked if "token=" in u and u != p.served.link]
+    with_token = [u for u in asked if "token=" in u and not p.served.link.endswith(u)]
     assert not with_token, with_token  # only the link that was opened has it
     p.served.stop()
     p.shows("#link", "connection lost")

@@ -7,18 +7,18 @@
 let view = null;
 
 function show() {
-  const [, kind, rest] = location.hash.match(/^#\/?([a-z]*)\/?(.*)$/) || [null, '', ''];
+  const [kind, names] = whereTo();
   const main = document.getElementById('main');
   if (view) view.destroy();
   main.replaceChildren();
   for (const [id, on] of [['nav-runs', kind !== 'compare'], ['nav-compare', kind === 'compare']])
     if (on) document.getElementById(id).setAttribute('aria-current', 'page');
     else document.getElementById(id).removeAttribute('aria-current');
-  if (kind === 'run') view = new RunView(main, decodeURIComponent(rest));
-  else if (kind === 'experiment') view = new ExperimentView(main, decodeURIComponent(rest));
-  else if (kind === 'compare') view = new CompareView(main, rest.split(',').filter(Boolean).map(decodeURIComponent));
+  if (kind === 'run') view = new RunView(main, names[0] || '');
+  else if (kind === 'experiment') view = new ExperimentView(main, names[0] || '');
+  else if (kind === 'compare') view = new CompareView(main, names);
   else view = new RunsView(main);
-  document.title = kind === 'run' || kind === 'experiment' ? `${decodeURIComponent(rest)} · manta` : 'manta';
+  document.title = kind === 'run' || kind === 'experiment' ? `${names[0] || ''} · manta` : 'manta';
 }
 
 const themes = ['auto', 'light', 'dark'];
@@ -56,3 +56,4 @@ Chart.defaults.font.family = 'system-ui, sans-serif';
 applyTheme();
 rememberChosen();
 show();
+if (!early.taken) early.abort.abort(); // nobody's: no such view

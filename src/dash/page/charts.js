@@ -45,8 +45,10 @@ const happenings = {
   },
 };
 
-function axisOf(kind, log, format, fromZero) {
+/* counts: its values are whole; shown: there are some. */
+function axisOf(kind, log, format, {fromZero, counts, shown}) {
   return {
+    display: shown,
     type: log ? 'logarithmic' : 'linear', bounds: kind === 'y' ? 'ticks' : 'data', beginAtZero: fromZero,
     // From 0, unless most of the axis would be empty.
     afterDataLimits: (axis) => { if (kind === 'x' && axis.min > 0 && axis.min < axis.max / 5) axis.min = 0; },
@@ -58,7 +60,7 @@ function axisOf(kind, log, format, fromZero) {
     grid: {color: shade('--line'), drawBorder: false, tickLength: 0},
     ticks: {
       color: shade('--soft'), maxRotation: 0, autoSkipPadding: 24, padding: 6, font: {size: 11},
-      maxTicksLimit: kind === 'y' ? 6 : 7,
+      maxTicksLimit: kind === 'y' ? 6 : 7, ...(counts ? {precision: 0} : {}),
       callback: (v) => format(v, 3),
     },
   };
@@ -88,7 +90,7 @@ class ChartCard {
     this.below.replaceChildren(...figures);
     this.canvas.setAttribute('aria-label', this.describe());
     const datasets = lines.flatMap((line, i) => this.datasetsOf(line, lines.length));
-    const wanted = JSON.stringify([byTime, log, isDark(), datasets.length]);
+    const wanted = JSON.stringify([byTime, log, isDark(), datasets.length, this.isEmpty()]);
     if (this.chart && this.shape === wanted) {
       datasets.forEach((d, i) => Object.assign(this.chart.data.datasets[i], d));
       this.chart.options.marks = marks;
@@ -108,7 +110,10 @@ class ChartCard {
       marks, animation: false, parsing: false, normalized: true, maintainAspectRatio: false,
       interaction: {mode: 'nearest', axis: 'x', intersect: false},
       elements: {point: {radius: 0, hitRadius: 8, hoverRadius: 3}, line: {borderWidth: 1.6, tension: 0}},
-      scales: {x: axisOf('x', false, byTime ? duration : whole), y: axisOf('y', log, this.format, this.fromZero)},
+      scales: {
+        x: axisOf('x', false, byTime ? duration : whole, {counts: !byTime, shown: !this.isEmpty()}),
+        y: axisOf('y', log, this.format, {fromZero: this.fromZero, shown: !this.isEmpty()}),
+      },
       plugins: {
         legend: {display: false},
         tooltip: {
@@ -117,6 +122,11 @@ class ChartCard {
         },
       },
     };
+  }
+
+  /* Nothing that could be drawn: there are no points, or none is finite. */
+  isEmpty() {
+    return !this.lines.some((line) => line.points.some((p) => Number.isFinite(p.y)));
   }
 
   datasetsOf(line, count) {

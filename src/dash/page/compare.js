@@ -12,13 +12,12 @@ class CompareView {
     this.log = false;
     root.replaceChildren(el('h1', null, 'Compare runs'));
     this.stop = () => {};
-    if (names.length < 2 || names.length > 8) {
+    if (!canCompare(names)) {
       root.append(el('div', {class: 'card empty'}, el('strong', null, 'Choose two to eight runs'), 'in the ', el('a', {href: '#/'}, 'list of runs'), '.'));
       return;
     }
     this.build();
-    const query = names.map((n) => `run=${encodeURIComponent(n)}`).join('&');
-    this.stop = follow(`/api/events?${query}`, (e) => this.take(e), (why) => showRefusal(root, why));
+    this.stop = follow(eventsOf(names), (e) => this.take(e), (why) => showRefusal(root, why));
   }
 
   build() {

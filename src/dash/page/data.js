@@ -7,9 +7,6 @@
  */
 'use strict';
 
-const token = new URLSearchParams(location.search).get('token') || '';
-const headers = {Authorization: `Bearer ${token}`};
-
 async function get(path) {
   const answer = await fetch(path, {headers, cache: 'no-store'});
   if (!answer.ok) throw new Error((await answer.text()).trim() || `status ${answer.status}`);
@@ -25,11 +22,16 @@ function setLink(state, text) {
 
 /* Calls take(object) for each event of `path`, again and again until stop() is called. */
 function follow(path, take, refused) {
-  const abort = new AbortController();
+  const mine = path === early.path && !early.taken; // asked for already
+  const abort = mine ? early.abort : new AbortController();
+  let first = mine ? early.answer : null;
   let stopped = false;
+  early.taken ||= mine;
 
   async function once() {
-    const answer = await fetch(path, {headers, cache: 'no-store', signal: abort.signal});
+    const asked = first || fetch(path, {headers, cache: 'no-store', signal: abort.signal});
+    first = null;
+    const answer = await asked;
     if (answer.status === 404 || answer.status === 401) {
       stopped = true;
       setLink('lost', 'not available');

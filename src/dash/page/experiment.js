@@ -82,7 +82,8 @@ class ParallelCoordinates {
     const y = (part) => 270 - 220 * part;
     const axes = columns.map((c) => axisFor(trials.map(c.of).filter((v) => v !== undefined && v !== null)));
     const lines = [...trials].reverse().map((t, i) => this.line(t, i / Math.max(1, trials.length - 1), columns, axes, x, y));
-    this.draw.replaceChildren(...lines, ...columns.flatMap((c, i) => this.axis(c.key, axes[i], x(i), y)));
+    const fits = Math.max(4, Math.floor(880 / (columns.length - 1) / 9)); // characters between two axes
+    this.draw.replaceChildren(...lines, ...columns.flatMap((c, i) => this.axis(c.key, axes[i], x(i), y, fits)));
     this.draw.setAttribute('aria-label', `Parallel coordinates of ${trials.length} trials over ${keys.join(', ')}. The best is trial ${trials[0].trial} with ${metric} ${number(trials[0].best)}. The table has all values.`);
   }
 
@@ -98,10 +99,11 @@ class ParallelCoordinates {
     return line;
   }
 
-  axis(name, axis, x, y) {
+  axis(name, axis, x, y, fits) {
     const text = (label, at, cls) => {
-      const t = svg('text', {x, y: at, 'text-anchor': 'middle', class: cls || ''});
-      t.textContent = label.length > 18 ? `${label.slice(0, 17)}…` : label;
+      const whole = svg('title', {});
+      const t = svg('text', {x, y: at, 'text-anchor': 'middle', class: cls || ''}, label.length > fits ? `${label.slice(0, fits - 1)}…` : label, whole);
+      whole.textContent = label;
       return t;
     };
     const labels = axis.words
@@ -116,7 +118,7 @@ class ExperimentView {
     this.root = root;
     this.data = new Experiment(name);
     this.sort = {key: 'trial', up: true};
-    this.stop = follow(`/api/events?run=${encodeURIComponent(name)}`, (e) => this.take(e), (why) => showRefusal(root, why));
+    this.stop = follow(eventsOf([name]), (e) => this.take(e), (why) => showRefusal(root, why));
     this.timer = setInterval(() => this.data.facts && this.drawFacts(), 1000);
     root.replaceChildren(el('p', {class: 'soft', role: 'status'}, 'Reading the experiment …'));
   }
@@ -136,6 +138,7 @@ class ExperimentView {
   build() {
     this.state = el('span');
     this.sub = el('p', {class: 'sub mono'});
+    this.notice = el('div', {class: 'notice bad', hidden: true});
     this.facts = new Facts();
     this.grid = new ChartGrid();
     this.coordinates = new ParallelCoordinates();
@@ -144,7 +147,7 @@ class ExperimentView {
     this.more = el('p', {class: 'soft'});
     this.none = el('div', {class: 'card empty'}, el('strong', null, 'No results yet'), 'They appear when the first trial reports.');
     this.root.replaceChildren(
-      el('div', {class: 'title'}, el('h1', null, this.data.name), this.state), this.sub, this.facts.root,
+      el('div', {class: 'title'}, el('h1', null, this.data.name), this.state), this.sub, this.facts.root, this.notice,
       section('Progress', this.none, this.grid.root),
       section('Parameters', this.coordinates.root),
       section('Trials', el('div', {class: 'card scroll tall', tabindex: '0', role: 'region', 'aria-label': 'Trials'}, el('table', null, el('caption', {class: 'hidden'}, 'Trials'), el('thead', null, this.head), this.body)), this.more));
@@ -152,9 +155,23 @@ class ExperimentView {
 
   draw() {
     this.drawFacts();
+    this.drawFailures();
     this.drawCharts();
     this.coordinates.update(this.data);
     this.drawTable();
+  }
+
+  /* What failed trials say, those that say the same together. */
+  drawFailures() {
+    const by = new Map();
+    for (const t of this.data.list()) {
+      if (t.state !== 'failed' || !t.message) continue;
+      by.set(t.message, [...(by.get(t.message) || []), t.trial]);
+    }
+    this.notice.hidden = by.size === 0;
+    this.notice.replaceChildren(...[...by].slice(0, 3).flatMap(([message, trials]) => [
+      el('strong', null, trials.length === 1 ? `Trial ${trials[0]} failed` : `${trials.length} trials failed: ${trials.slice(0, 5).join(', ')}${trials.length > 5 ? ', …' : ''}`),
+      el('pre', null, message)]), by.size > 3 ? el('p', {class: 'soft'}, `… and ${by.size - 3} other errors; the rows of the table have them.`) : '');
   }
 
   drawFacts() {

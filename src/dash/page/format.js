@@ -4,6 +4,8 @@
  */
 'use strict';
 
+performance.mark('read'); // the library
+
 /* An element: el('td', {class: 'num', onclick: f}, 'text', child). Text is always text. */
 function el(tag, attributes, ...children) {
   const e = document.createElement(tag);
@@ -16,21 +18,31 @@ function el(tag, attributes, ...children) {
   return e;
 }
 
+/* A name that a line may break behind its underscores. */
+function breakable(name) {
+  return name.split(/(?<=_)/).flatMap((part, i) => (i ? [document.createElement('wbr'), part] : [part]));
+}
+
 /* Changes the text only if it is another one: screen readers and selections stay where they are. */
 function setText(e, text) {
   if (e.textContent !== text) e.textContent = text;
+}
+
+/* 1234567 as 1,234,567. Not by toLocaleString: the first call of that loads tables for 20 ms. */
+function grouped(v) {
+  return String(v).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
 function number(v, digits = 4) {
   if (v === null || v === undefined || !Number.isFinite(v)) return '–';
   const size = Math.abs(v);
   if (size !== 0 && (size < 1e-4 || size >= 1e7)) return Number(v.toPrecision(digits)).toExponential().replace('e+', 'e');
-  if (Number.isInteger(v)) return v.toLocaleString('en-US');
-  return String(Number(v.toPrecision(digits)));
+  const short = Number.isInteger(v) ? v : Number(v.toPrecision(digits));
+  return Number.isInteger(short) ? grouped(short) : String(short);
 }
 
 function whole(v) {
-  return Number.isFinite(v) ? Math.round(v).toLocaleString('en-US') : '–';
+  return Number.isFinite(v) ? grouped(Math.round(v)) : '–';
 }
 
 function bytes(n) {
@@ -47,6 +59,7 @@ function bytes(n) {
 function duration(s) {
   if (!Number.isFinite(s)) return '–';
   if (s <= 0) return '0 s';
+  if (s < 1) return `${Number(s.toPrecision(2))} s`;
   if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 60) return `${Math.floor(s)} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;

@@ -23,7 +23,7 @@ class RunView {
     this.byTime = false;
     this.log = false;
     this.ranks = 'mean';
-    this.stop = follow(`/api/events?run=${encodeURIComponent(name)}`, (e) => this.take(e), (why) => showRefusal(root, why));
+    this.stop = follow(eventsOf([name]), (e) => this.take(e), (why) => showRefusal(root, why));
     this.timer = setInterval(() => this.run.facts && this.drawFacts(), 1000);
     root.replaceChildren(el('p', {class: 'soft', role: 'status'}, 'Reading the run …'));
   }
@@ -31,6 +31,7 @@ class RunView {
   destroy() {
     this.stop();
     clearInterval(this.timer);
+    clearTimeout(this.later);
     if (this.grid) this.grid.destroy();
     if (this.usage) this.usage.destroy();
     if (this.logs) this.logs.destroy();
@@ -38,8 +39,16 @@ class RunView {
 
   take(event) {
     this.run.take(event);
-    if (!this.built) this.build();
-    this.draw();
+    if (this.built) this.draw();
+    else this.drawFirst();
+  }
+
+  /* What is seen at once comes first: the browser shows it before the rest is drawn. */
+  drawFirst() {
+    this.build();
+    this.drawFacts();
+    this.drawCharts(1);
+    this.later = setTimeout(() => this.draw());
   }
 
   build() {
@@ -117,7 +126,7 @@ class RunView {
     this.facts.set([
       ['Iteration', whole(f.iteration), step > 0 ? `${number(1 / step, 3)} per second` : ''],
       [f.best ? `Best ${f.best.metric}` : 'Best', f.best ? number(f.best.value) : '–', f.best ? `at iteration ${whole(f.best.iteration)}` : ''],
-      [run.isRunning() ? 'Running for' : 'Took', duration(run.elapsed()), run.isRunning() ? '' : `ended ${ago(run.now() - f.end)}`],
+      [run.isRunning() ? 'Running for' : 'Took', duration(run.elapsed()), run.isRunning() || !f.end ? '' : `ended ${ago(run.now() - f.end)}`],
       ['Workers', whole(f.world), f.lost ? `${f.lost} lost` : 'none lost'],
       ['Revivals', whole(revived), `${f.attempts} attempt${f.attempts === 1 ? '' : 's'}`],
       ['Checkpoints', whole(f.checkpoints_made), newest ? `newest ${ago(run.now() - newest.time)}` : 'none yet'],
@@ -138,16 +147,16 @@ class RunView {
     return list.slice(0, maxLines).map((s, i) => ({label: `rank ${s.rank}`, colour: colour(i), points: pointsOf(s, this.byTime)}));
   }
 
-  drawCharts() {
+  drawCharts(most = Infinity) {
     const names = this.run.metrics();
     const marks = this.marksOf();
     this.noMetrics.hidden = names.length > 0;
     this.legend.hidden = names.length === 0;
-    for (const name of names) {
+    for (const name of names.slice(0, most)) {
       const list = this.run.of(name);
       this.grid.card(name).update(this.linesOf(list), {byTime: this.byTime, log: this.log, marks, now: this.newest(list), figures: this.figures(list)});
     }
-    this.drawUsage();
+    if (most === Infinity) this.drawUsage();
   }
 
   newest(list) {

@@ -26,6 +26,11 @@ function trialsText(r) {
   return `${done}${r.total > 0 ? ` of ${whole(r.total)}` : ''} trials`;
 }
 
+/* NaN: its log has no record. */
+function ageOf(r, now) {
+  return r.end > 0 ? now - (r.state === 'running' ? r.begin : r.end) : NaN;
+}
+
 const columns = [
   {key: 'name', title: 'Run', of: (r) => r.name},
   {key: 'state', title: 'State', of: (r) => r.state},
@@ -33,7 +38,7 @@ const columns = [
   {key: 'best', title: 'Best', of: (r) => (r.best ? r.best.value : NaN)},
   {key: 'workers', title: 'Workers', num: true, wide: true, of: (r) => r.world ?? NaN},
   {key: 'lost', title: 'Lost', num: true, wide: true, of: (r) => r.lost ?? NaN},
-  {key: 'age', title: 'Age', num: true, of: (r, now) => now - (r.state === 'running' ? r.begin : r.end)},
+  {key: 'age', title: 'Age', num: true, of: ageOf},
   {key: 'bytes', title: 'Size', num: true, wide: true, of: (r) => r.bytes},
 ];
 
@@ -51,7 +56,7 @@ class RunsView {
     this.where = el('p', {class: 'sub mono'});
     root.append(el('h1', null, 'Runs'), this.where, el('div', {class: 'bar'}, this.filter, this.compare, this.count), this.table, this.empty);
     this.buildHead();
-    this.stop = follow('/api/events', (e) => this.take(e), (why) => showRefusal(root, why));
+    this.stop = follow(eventsOf([]), (e) => this.take(e), (why) => showRefusal(root, why));
     this.timer = setInterval(() => this.data && this.draw(), 5000);
   }
 
@@ -137,7 +142,7 @@ class RunsView {
     box.checked = chosen.has(r.name);
     box.hidden = Boolean(r.experiment); // runs are compared, trials have a page of their own
     row = {cells: columns.map((c) => el(c.key === 'name' ? 'th' : 'td', {class: `${c.num ? 'num' : ''} ${c.wide ? 'wide' : ''} ${c.key === 'name' ? 'wrap' : ''}`, scope: c.key === 'name' ? 'row' : null}))};
-    row.cells[0].append(el('a', {href: `#/${r.experiment ? 'experiment' : 'run'}/${encodeURIComponent(r.name)}`}, r.name), r.experiment ? el('span', {class: 'tag plain'}, 'experiment') : '');
+    row.cells[0].append(el('a', {href: `#/${r.experiment ? 'experiment' : 'run'}/${encodeURIComponent(r.name)}`}, ...breakable(r.name)), r.experiment ? el('span', {class: 'tag plain'}, 'experiment') : '');
     row.root = el('tr', null, el('td', {class: 'pick'}, box), ...row.cells);
     this.rows.set(r.name, row);
     return row;
@@ -153,7 +158,7 @@ class RunsView {
     setText(best, bestText(r.best));
     setText(workers, r.experiment ? '' : whole(r.world));
     setText(lost, r.lost ? whole(r.lost) : '');
-    setText(age, duration(now - (r.state === 'running' ? r.begin : r.end)));
+    setText(age, duration(ageOf(r, now)));
     setText(size, bytes(r.bytes));
     row.root.title = r.error || '';
   }
