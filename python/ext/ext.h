@@ -119,6 +119,9 @@ int mpy_add_datasource(PyObject *module); /* functions */
 int mpy_add_loader(PyObject *module);
 int mpy_add_apply(PyObject *module);    /* functions */
 int mpy_add_onearray(PyObject *module); /* functions */
+int mpy_add_ending(PyObject *module);   /* functions */
+/* In a process that was forked for a trial, before anything of the user's runs. */
+void mpy_ending_begin(void);
 
 manta_train_fn mpy_train_function(void);
 /* What a run calls; borrowed. */

@@ -207,6 +207,7 @@ static void after_fork_in_child(void)
 {
   PyOS_AfterFork_Child();
   tell_worker("born");
+  mpy_ending_begin();
 }
 
 // In the successor of a process that forks: it is to say whether it has loaded all.
@@ -221,9 +222,22 @@ static bool warm(void)
   return done != NULL;
 }
 
+// In a worker that is to be forked for a trial.
+static void prepare(const void *payload, size_t bytes)
+{
+  PyObject *f = mpy_worker_function("prepare_forks");
+  PyObject *view = f ? mpy_view_new(Py_None, payload, bytes) : NULL;
+  PyObject *done = view ? PyObject_CallFunctionObjArgs(f, view, NULL) : NULL;
+  if (!done)
+    PyErr_Print();
+  Py_DecRef(done);
+  Py_DecRef(view);
+}
+
 static PyObject *serve(PyObject *self, PyObject *args)
 {
-  manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent, after_fork_in_child, NULL};
+  manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent, after_fork_in_child, NULL,
+                            prepare};
   manta_error err = MANTA_ERROR_INIT;
   PyObject *argv;
   int more;
@@ -241,16 +255,21 @@ static PyObject *serve(PyObject *self, PyObject *args)
 // What the C library has now: a worker's changes with every job, and os.environ is a copy.
 static PyObject *environment(PyObject *self, PyObject *none)
 {
-  PyObject *list = PyList_New(0);
-  for (char **e = environ; list && *e; e++) {
-    PyObject *pair = PyBytes_FromString(*e);
-    if (!pair || PyList_Append(list, pair) < 0) {
-      Py_DecRef(list);
-      list = NULL;
+  PyObject *found = PyDict_New();
+  for (char **e = environ; found && *e; e++) {
+    const char *equals = strchr(*e, '=');
+    if (!equals)
+      continue;
+    PyObject *name = PyBytes_FromStringAndSize(*e, equals - *e);
+    PyObject *value = PyBytes_FromString(equals + 1);
+    if (!name || !value || PyDict_SetItem(found, name, value) < 0) {
+      Py_DecRef(found);
+      found = NULL;
     }
-    Py_DecRef(pair);
+    Py_DecRef(name);
+    Py_DecRef(value);
   }
-  return list;
+  return found;
 }
 
 static PyObject *knob(PyObject *self, PyObject *name)
@@ -300,8 +319,7 @@ static PyMethodDef functions[] = {
          "serve($module, argv, warm, /)", "(list[str], bool) -> bool",
          "Forks workers; comes back at the end of one. warm: later ones come from a successor.")},
     {"environment", environment, METH_NOARGS,
-     MPY_DOC("environment($module)", "() -> list[bytes]",
-             "The C library's environment, NAME=VALUE.")},
+     MPY_DOC("environment($module)", "() -> dict[bytes, bytes]", "The C library's environment.")},
     {"knob", knob, METH_O,
      MPY_DOC("knob($module, name, /)", "(str) -> Any",
              "The value in force of a MANTA_* environment variable, by its type; None without one. "
@@ -396,7 +414,8 @@ PyMODINIT_FUNC PyInit__manta(void)
       mpy_add_comm(m) == 0 && mpy_add_train(m) == 0 && mpy_add_arrow(m) == 0 &&
       mpy_add_batch(m) == 0 && mpy_add_data(m) == 0 && mpy_add_datasource(m) == 0 &&
       mpy_add_loader(m) == 0 && mpy_add_apply(m) == 0 && mpy_add_onearray(m) == 0 &&
-      mpy_add_sink(m) == 0 && mpy_add_tune(m) == 0 && mpy_add_search(m) == 0)
+      mpy_add_ending(m) == 0 && mpy_add_sink(m) == 0 && mpy_add_tune(m) == 0 &&
+      mpy_add_search(m) == 0)
     return m;
   Py_DecRef(m);
   return NULL;

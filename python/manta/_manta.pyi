@@ -493,8 +493,11 @@ def directory() -> str:
 def embed(argv: list[str], /) -> bool:
     """This process is a driver."""
 
-def environment() -> list[bytes]:
-    """The C library's environment, NAME=VALUE."""
+def ending_left() -> bool:
+    """Whether these, or the open files, are others than at the beginning."""
+
+def environment() -> dict[bytes, bytes]:
+    """The C library's environment."""
 
 def files() -> str:
     """A directory for files beside the next state."""
@@ -657,6 +660,9 @@ def version() -> str:
 
 def view(address: int, bytes: int, owner: object, /) -> View:
     """Memory that the owner keeps alive."""
+
+def watch_ending(counted: tuple[Any, ...], /) -> None:
+    """Whose sizes, and what results, say whether something is left at the end."""
 
 def write_checkpoint(
     directory: str,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 from manta import _frameworks, _manta
-from manta._runtime import logs, main, pickling
+from manta._runtime import logs, main, pickling, shared
 
 if TYPE_CHECKING:
     from manta._frameworks.base import BackendConfig
@@ -49,13 +49,24 @@ class Job:
 
     def pack(self, name: str) -> bytes:
         """The payload of a run. `name` is what the function is called in messages."""
-        parts = {name: self.function, **self._arguments(name), "the checkpoint": self.checkpoint,
-                 "the dataset": self.datasets,
-                 "the initialization hook": self.setting.hook, "the backend": self.setting.backend}
-        body, rest = pickling.dumps(self, parts)
-        header = {"path": list(sys.path), "argv": list(sys.argv), "logging": logs.describe(),
-                  "main": main.describe(), "rest": rest, "ray": offers_ray()}
-        return pickle.dumps((header, body))
+        body, rest = pickling.dumps(self, self._parts(name))
+        return pickle.dumps((header(rest), body))
+
+    def pack_trials(self, name: str, here: bool) -> tuple[bytes, shared.Shared | None]:
+        """The payload of many runs, which a process that serves several of them loads once. here:
+        all are on this host, and what is large travels once; keep what comes second meanwhile."""
+        large: list[memoryview] = []
+        apart = (lambda buffer: shared.apart(buffer, large)) if here else None
+        body, rest = pickling.dumps(self, self._parts(name), apart)
+        kept = (shared.Shared([memoryview(body), *large])
+                if here and (large or len(body) > shared.LARGE) else None)
+        head = {**header(rest), "again": True, "shared": kept and kept.where}
+        return pickle.dumps((head, None if kept else body)), kept
+
+    def _parts(self, name: str) -> dict[str, Any]:
+        return {name: self.function, **self._arguments(name), "the checkpoint": self.checkpoint,
+                "the dataset": self.datasets,
+                "the initialization hook": self.setting.hook, "the backend": self.setting.backend}
 
     def _arguments(self, name: str) -> dict[str, Any]:
         """By the names that messages have for them."""
@@ -65,8 +76,7 @@ class Job:
         return given | {f"argument {k!r}": v for k, v in self.kwargs.items()}
 
     def __call__(self) -> Any:
-        from manta._runtime import worker
-        worker.prepare(self)
+        """In a worker that is prepared: the function, and the framework around it."""
         if self.kind is Kind.BARE:
             return self.call()
         config = self.setting.backend
@@ -85,8 +95,8 @@ class Job:
         finally:
             end(config, error)
             del error
-            if self.kind is Kind.RUN:
-                worker.let_go()
+            for framework in _frameworks.imported() if self.kind is Kind.RUN else ():
+                framework.let_go()
 
     def call(self) -> Any:
         """The function itself. One that calls sys.exit() has ended well, and returned nothing."""
@@ -96,6 +106,12 @@ class Job:
             if isinstance(e, _manta.Preempted) or e.code not in (None, 0):
                 raise
         return None
+
+
+def header(rest: dict[str, bytes]) -> dict[str, Any]:
+    """What makes another process like this one, before it reads what was pickled here."""
+    return {"path": list(sys.path), "argv": list(sys.argv), "logging": logs.describe(),
+            "main": main.describe(), "rest": rest, "ray": offers_ray()}
 
 
 def offers_ray() -> bool:

@@ -5,16 +5,20 @@ imported when something travels."""
 from __future__ import annotations
 
 import io
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 
-def dumps(o: Any, parts: dict[str, Any]) -> tuple[bytes, dict[str, bytes]]:
+def dumps(o: Any, parts: dict[str, Any],
+          apart: Callable[[pickle.PickleBuffer], bool] | None = None
+          ) -> tuple[bytes, dict[str, bytes]]:
     """The pickle of `o`, and the definitions of the main script that it does not reach, by name.
     What cannot travel is a TypeError that says where it is. parts: what `o` is made of, by the
-    names that the user knows."""
+    names that the user knows. apart: takes buffers that are not to be in the pickle."""
     from manta._runtime import travel
     out = io.BytesIO()
-    pickler = travel.Outward(out)
+    pickler = travel.Outward(out, apart)
     try:
         pickler.dump(o)
     except Exception as e:

@@ -11,7 +11,7 @@ import sys
 import typing
 import weakref
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import cloudpickle
 from cloudpickle.cloudpickle import (_dynamic_class_reduce, _extract_code_globals,
@@ -217,8 +217,8 @@ def _reduce_special(o: Any) -> Any:
 class Outward(Rules, cloudpickle.Pickler):  # type: ignore[misc]
     """To a worker, with all that is reached."""
 
-    def __init__(self, file: Any):
-        super().__init__(file)
+    def __init__(self, file: Any, apart: Callable[[pickle.PickleBuffer], bool] | None = None):
+        super().__init__(file, buffer_callback=apart)
         self.prepare()
 
     def reducer_override(self, o: Any) -> Any:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
+import mmap
 import os
 import pickle
 import signal
@@ -13,7 +16,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from manta import _frameworks, _manta
-from manta._runtime import logs, main, pickling, raised, terminal
+from manta._runtime import logs, main, pickling, raised, shared, terminal
 
 if TYPE_CHECKING:
     from manta._runtime.job import Job
@@ -23,6 +26,10 @@ warm_up: Callable[[], None] | None = None  # loads what later workers want, in w
 instance: Any = None  # of the class API
 job: Job | None = None  # the one that runs, or ran last
 own_gpus = ""  # that this worker has reserved, as in CUDA_VISIBLE_DEVICES
+_threads = ""  # as many as this process, which is forked, computes with
+_begun = False  # this process was forked from one that has begun the job
+_loaded: tuple[bytes, Job] | None = None  # a payload that comes again, and its job
+_needed: mmap.mmap | None = None  # shared with trials: one of them has warmed up by itself
 _has_signals = False  # as Python's processes have them
 _hooked = 0  # the trainer's hook of this number has been called in this process
 _set_by_hook: dict[str, str | None] = {}  # in the environment; None: removed
@@ -98,10 +105,9 @@ def take_signals() -> None:
 
 def take_environment() -> None:
     """os.environ is a copy, made when the interpreter started."""
-    now = dict(pair.split(b"=", 1) for pair in _manta.environment() if b"=" in pair)
     data = os.environ._data  # type: ignore[attr-defined]
     data.clear()
-    data.update(now)
+    data.update(_manta.environment())
     if any(framework.uses_onednn for framework in _frameworks.imported()):
         cure_amx()
 
@@ -139,25 +145,99 @@ def blas_setters() -> list[Callable[[int], Any]]:
 
 def run() -> Any:
     """One call of a train function: the payload says which and around what."""
-    take_signals()
-    take_environment()
-    if broken is not None:
-        raise broken
-    compute_with(os.environ.get("OMP_NUM_THREADS", ""))
-    header, body = pickle.loads(_manta.payload())
+    begin()
+    if (threads := os.environ.get("OMP_NUM_THREADS", "")) != _threads:
+        compute_with(threads)
+    try:
+        job = job_of(_manta.payload())
+        prepare(job)
+        return job()
+    finally:
+        flush()
+        if _needed is not None and _is_warm():
+            _needed[0] = 1
+
+
+def begin() -> None:
+    """What every job begins with, in a process that did not do it before it was forked."""
+    global _begun
+    if not _begun:
+        take_signals()
+        take_environment()
+        if broken is not None:
+            raise broken
+        terminal.take()
+    _begun = False
+
+
+def job_of(payload: Any) -> Job:
+    """The job that a payload holds. A trial finds the one of the trial before it: in a worker that
+    was forked for it, or serves one after the other."""
+    global _loaded
+    given = memoryview(payload)
+    if _loaded is not None and given == _loaded[0]:
+        return _loaded[1]
+    _loaded = None
+    header, body = pickle.loads(given)
+    take(header)
+    where = header.get("shared")
+    found: Job = pickle.loads(body) if where is None else shared.load(where)
+    main.define_rest()
+    if header.get("again"):
+        _loaded = bytes(given), found
+    return found
+
+
+def prepare_forks(payload: Any) -> None:
+    """In a worker, before it is forked for a trial: what trials share is loaded once. What fails
+    here fails in the trial again, which says so."""
+    global _begun, _threads
+    known = _loaded
+    try:
+        begin()
+        _begun = True
+        job_of(payload)
+    except BaseException:
+        return
+    _warm_for_trials()
+    if _loaded is known:
+        return
+    if os.environ.get("OMP_NUM_THREADS") == "1":  # others may be threads, which a fork has not
+        compute_with("1")
+        _threads = "1"
+    importlib.import_module("manta._runtime.ending").prepare()
+    gc.collect()
+    gc.freeze()
+
+
+def _is_warm() -> bool:
+    return all(framework.is_warm() for framework in _frameworks.imported())
+
+
+def _warm_for_trials() -> None:
+    """This process was forked before the optional imports were done, and stays for many trials. If
+    one of them has needed those, it does them for all that follow."""
+    global _needed
+    if warm_up is None or _is_warm():
+        return
+    if _needed is None:
+        _needed = mmap.mmap(-1, 1)
+    elif _needed[0]:
+        _needed[0] = 0
+        with contextlib.suppress(Exception):  # else each trial does, and says what fails
+            warm_up()
+        gc.collect()
+        gc.freeze()
+
+
+def take(header: dict[str, Any]) -> None:
+    """Becomes like the process that `job.header` was called in."""
     sys.path[:] = header["path"]
     sys.argv[:] = header["argv"]
     if header["ray"]:
         importlib.import_module("manta.compat.ray").install()
     logs.take(header["logging"])
-    terminal.take()
     main.install(header["main"], header["rest"])
-    try:
-        job = pickle.loads(body)
-        main.define_rest()
-        return job()
-    finally:
-        flush()
 
 
 def flush() -> None:
@@ -174,7 +254,8 @@ def prepare(new: Job) -> None:
     global job, own_gpus, _hooked
     job = new
     if not new.setting.gpus:  # what was not reserved is another's
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        if os.environ.get("CUDA_VISIBLE_DEVICES") != "":
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
     own_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if new.setting.hook is not None and _hooked != new.setting.hook_number:
         before = dict(os.environ)
@@ -198,12 +279,6 @@ def _keep_environment() -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def let_go() -> None:
-    """After a train function: nothing of what it prepared stays."""
-    for framework in _frameworks.imported():
-        framework.let_go()
 
 
 # --- failures -------------------------------------------------------------------------------------
