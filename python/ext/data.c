@@ -332,8 +332,11 @@ static PyObject *data_stats(PyObject *self, PyObject *none)
 {
   manta_data_stats s;
   manta_dataset_stats(dataset_of(self), &s);
-  return Py_BuildValue("{sL sL sL ss}", "rows", (long long)s.rows, "skipped", (long long)s.skipped,
-                       "bytes", (long long)s.bytes, "first_skip", s.first_skip);
+  PyObject *why = PyUnicode_DecodeUTF8(s.first_skip, (Py_ssize_t)strlen(s.first_skip), "replace");
+  return why ? Py_BuildValue("{sL sL sL sN sd sd}", "rows", (long long)s.rows, "skipped",
+                             (long long)s.skipped, "bytes", (long long)s.bytes, "first_skip", why,
+                             "step", s.step, "read", s.read)
+             : NULL;
 }
 
 static PyObject *data_stream(PyObject *self, PyObject *args)

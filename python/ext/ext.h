@@ -168,5 +168,7 @@ bool mpy_take_stream(PyObject *from, struct ArrowArrayStream *out);
 /* apply.c: raises the exception of a function over rows that this failure stands for; false: it
  * stands for none. */
 bool mpy_raise_kept(const manta_error *err);
+/* For processes of the reader that call functions. */
+extern const manta_callers mpy_callers;
 
 #endif

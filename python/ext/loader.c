@@ -8,7 +8,7 @@
  */
 #include "ext.h"
 
-#define MATRICES 8
+#define MATRICES 64
 
 /* Columns of a batch that go into one matrix. */
 struct matrix {
@@ -107,6 +107,22 @@ static PyObject *loader_matrices(PyObject *o, PyObject *rows)
   return ok ? none() : NULL;
 }
 
+// An integer has no value that means null, and 0 is a class among labels.
+static manta_status check_nulls(const manta_batch *b, const struct matrix *m, manta_error *err)
+{
+  for (int i = 0; m->dtype == MANTA_I64 && i < m->count; i++) {
+    manta_column c;
+    MANTA_TRY(manta_batch_column(b, m->columns[i], &c, err));
+    if (c.nulls)
+      return manta_error_set(err, MANTA_EINVAL,
+                             "column \"%.128s\" has nulls, of which int64 has none\nhint: "
+                             "filter(col(\"%.128s\").is_not_null()), add_column() of fill_null(…), "
+                             "or a float dtype, where null is NaN",
+                             c.field.name, c.field.name);
+  }
+  return MANTA_OK;
+}
+
 // The next batch into the memory of all matrices. Without the GIL. 1, 0 at the end, or a failure.
 static manta_status fill(loader *self, void *const *to, int64_t room, int64_t *rows,
                          manta_error *err)
@@ -122,7 +138,9 @@ static manta_status fill(loader *self, void *const *to, int64_t room, int64_t *r
                                        "room for");
   for (int i = 0; i < self->matrices && st == MANTA_OK; i++) {
     const struct matrix *m = &self->matrix[i];
-    st = manta_batch_matrix(b, m->columns, m->count, m->dtype, to[i], err);
+    st = check_nulls(b, m, err);
+    if (st == MANTA_OK)
+      st = manta_batch_matrix(b, m->columns, m->count, m->dtype, to[i], err);
   }
   manta_batch_destroy(b);
   return st < 0 ? st : (manta_status)1;
@@ -135,12 +153,12 @@ static PyObject *loader_fill(PyObject *o, PyObject *const *args, Py_ssize_t n)
   manta_error err = MANTA_ERROR_INIT;
   int64_t rows = 0;
   manta_status st;
-  if (n != self->matrices + 1)
-    return PyErr_Format(PyExc_TypeError, "fill: %d arguments are wanted, not %zd",
-                        self->matrices + 1, n);
+  if (n != 2 || !PyList_Check(args[1]) || PyList_Size(args[1]) != self->matrices)
+    return PyErr_Format(PyExc_TypeError, "fill: a number and a list of %d addresses are wanted",
+                        self->matrices);
   int64_t room = PyLong_AsLongLong(args[0]);
   for (int i = 0; i < self->matrices; i++)
-    to[i] = PyLong_AsVoidPtr(args[i + 1]);
+    to[i] = PyLong_AsVoidPtr(PyList_GetItem(args[1], i));
   if (PyErr_Occurred() || !enter(self))
     return NULL;
   Py_BEGIN_ALLOW_THREADS;
@@ -320,7 +338,7 @@ static PyMethodDef loader_methods[] = {
     {"epoch", loader_epoch, METH_NOARGS,
      MPY_DOC("epoch($self)", "() -> int", "That the last batch was of.")},
     {"fill", (PyCFunction)(void (*)(void))loader_fill, METH_FASTCALL,
-     MPY_DOC("fill($self, room, address=0, second=0, /)", "(int, int, int) -> int",
+     MPY_DOC("fill($self, room, addresses, /)", "(int, list[int]) -> int",
              "Writes the next batch, of at most `room` rows, to the addresses of its matrices, and "
              "says how many rows it has; -1 at the end.")},
     {"load", loader_load, METH_O,

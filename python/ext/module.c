@@ -50,10 +50,16 @@ static PyObject *type_of(manta_status st)
   }
 }
 
+// It may quote bytes of a file, or a name, that are no UTF-8.
+static PyObject *message_of(const manta_error *err)
+{
+  return PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strlen(err->message), "backslashreplace");
+}
+
 PyObject *mpy_raise_with(const manta_error *err, PyObject *detail)
 {
-  PyObject *type = type_of(err->status);
-  PyObject *e = PyObject_CallFunction(type, "s", err->message);
+  PyObject *type = type_of(err->status), *text = message_of(err);
+  PyObject *e = text ? PyObject_CallFunction(type, "O", text) : NULL;
   PyObject *status = e ? PyUnicode_FromString(manta_status_name(err->status)) : NULL;
   PyObject *rank = status ? PyLong_FromLong(err->rank) : NULL;
   if (rank && PyObject_SetAttrString(e, "status", status) == 0 &&
@@ -63,6 +69,7 @@ PyObject *mpy_raise_with(const manta_error *err, PyObject *detail)
   Py_DecRef(rank);
   Py_DecRef(status);
   Py_DecRef(e);
+  Py_DecRef(text);
   return NULL;
 }
 
@@ -77,7 +84,10 @@ PyObject *mpy_raise_column(const manta_error *err)
 {
   if (err->status != MANTA_ENOENT)
     return mpy_raise(err);
-  PyErr_SetString(no_column, err->message);
+  PyObject *text = message_of(err);
+  if (text)
+    PyErr_SetObject(no_column, text);
+  Py_DecRef(text);
   return NULL;
 }
 
@@ -237,7 +247,7 @@ static void prepare(const void *payload, size_t bytes)
 static PyObject *serve(PyObject *self, PyObject *args)
 {
   manta_fork_hooks hooks = {PyOS_BeforeFork, PyOS_AfterFork_Parent, after_fork_in_child, NULL,
-                            prepare};
+                            prepare,         &mpy_callers};
   manta_error err = MANTA_ERROR_INIT;
   PyObject *argv;
   int more;

@@ -257,7 +257,7 @@ class Loader:
         """Ends its threads."""
     def epoch(self) -> int:
         """That the last batch was of."""
-    def fill(self, room: int, address: int = 0, second: int = 0, /) -> int:
+    def fill(self, room: int, addresses: list[int], /) -> int:
         """Writes the next batch, of at most `room` rows, to the addresses of its matrices, and says
         how many rows it has; -1 at the end."""
     def load(self, position: dict[str, int], /) -> None:
@@ -457,11 +457,14 @@ def apply_data(
     data: Data,
     options: dict[str, Any],
     call: Callable[[Batch], tuple[object, object]],
+    pack: Callable[[], bytes | None] | None,
     /,
 ) -> Data:
     """A function over batches as a step. It gives an Arrow stream of one batch, or None, and the
-    numbers of rows in 32 bits, or None; threads call it. options: name, kind (0 map, 1 add, 2
-    filter, 3 any rows), batch_rows, columns, schema."""
+    numbers of rows in 32 bits, or None; threads call it. pack gives it as bytes for
+    manta._runtime.calls, or None if it cannot leave this process. options: name, kind (0 map, 1
+    add, 2 filter, 3 any rows), batch_rows, columns, schema, each_row (a map of every row by
+    itself)."""
 
 def array_stream(schema: object, array: object, /) -> object:
     """The two capsules of __arrow_c_array__ as a capsule of a stream."""

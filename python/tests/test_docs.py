@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / page for page in (
     "docs/python.md",
     "docs/data.md",
+    "docs/engines.md",
     "docs/tune.md",
     "docs/port.md",
     "docs/train.md",

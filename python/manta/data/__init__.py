@@ -13,6 +13,8 @@ torch, pandas and pyarrow are imported when a format of theirs is asked for.
 
 from __future__ import annotations
 
+from typing import Any
+
 from manta.data.dataset import Dataset
 from manta.data.engines import (from_arrow, from_dask, from_huggingface, from_pandas, from_ray,
                                 from_spark, from_torch)
@@ -29,3 +31,16 @@ __all__ = ["Batches", "Dataset", "Expression", "Schema", "col", "from_arrow",
            "from_spark", "from_torch", "lit",
            "range", "range_tensor", "read_binary_files", "read_csv", "read_fixed", "read_json",
            "read_numpy", "read_parquet", "read_text", "read_tfrecords", "where"]
+
+# Of Ray Data; they are not among the names that manta.data shows.
+_OTHERS = ("ActorPoolStrategy", "DataContext", "DataIterator", "DatasetContext", "DatasetPipeline",
+           "Datastream", "ExecutionOptions", "ExecutionResources", "MaterializedDataset",
+           "TaskPoolStrategy")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OTHERS:
+        from manta.data import placing
+        return getattr(placing, name)
+    from manta import _names
+    raise AttributeError(_names.absent("manta.data", name, __all__))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import array
+import datetime
 import sys
 from typing import Any, NamedTuple, Sequence
 
@@ -25,7 +26,7 @@ class Column(NamedTuple):
 
 
 def column_of(name: str, values: list[Any]) -> Column:
-    values = [v.item() if hasattr(v, "item") and getattr(v, "ndim", 1) == 0 else v for v in values]
+    values = [v.item() if _is_scalar(v) else v for v in values]
     kinds = {type(v) for v in values} - {type(None)}
     valid = _bitmap([v is not None for v in values]) if None in (
         v if v is None else 0 for v in values) else None
@@ -45,7 +46,40 @@ def column_of(name: str, values: list[Any]) -> Column:
         return _numbers(name, "g", "d", [nan if v is None else float(v) for v in values], valid)
     if kinds in ({str}, {bytes}):
         return _text(name, "u" if kinds == {str} else "z", values, valid)
+    if all(_is_time(kind) for kind in kinds):
+        return _times(name, values, kinds)
     return _tensor_column(name, values, kinds, valid)
+
+
+def _is_scalar(value: Any) -> bool:
+    """Of numpy or torch; a time stays what it is, with its unit."""
+    return (hasattr(value, "item") and getattr(value, "ndim", 1) == 0
+            and getattr(getattr(value, "dtype", None), "kind", "") not in ("m", "M"))
+
+
+def _is_time(kind: type) -> bool:
+    if issubclass(kind, (datetime.date, datetime.timedelta)):  # a datetime is a date
+        return True
+    return kind.__module__ == "numpy" and kind.__name__ in ("datetime64", "timedelta64")
+
+
+def _times(name: str, values: list[Any], kinds: set[type]) -> Column:
+    """Dates, times and spans; what has a time zone becomes UTC."""
+    import numpy
+    plain = [v.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+             if getattr(v, "tzinfo", None) else v for v in values]
+    first = next(v for v in plain if v is not None)
+    letter = "m" if type(first).__name__.startswith("timedelta") or isinstance(
+        first, datetime.timedelta) else "M"
+    units = {v.dtype for v in plain if hasattr(v, "dtype")}
+    code = f"{letter}8[{'D' if all(k is datetime.date for k in kinds) else 'us'}]"
+    if len(units) == len(kinds) == 1:
+        code = units.pop()
+    try:
+        return _time_column(name, numpy.array(["NaT" if v is None else v for v in plain], code))
+    except (TypeError, ValueError):
+        raise TypeError(f"column {name!r}: times and spans do not make one column\n"
+                        "hint: values of one type") from None
 
 
 def _bitmap(bits: Sequence[bool]) -> bytes:
@@ -74,15 +108,49 @@ def _text(name: str, format: str, values: Sequence[Any], valid: bytes | None) ->
 
 def _tensor_column(name: str, values: list[Any], kinds: set[type], valid: bytes | None) -> Column:
     import numpy
-    arrays = [None if v is None else numpy.asarray(v) for v in values]
+    arrays = [None if v is None else _array(v) for v in values]
     shapes = {a.shape for a in arrays if a is not None}
     if len(shapes) != 1 or any(a is not None and a.dtype.kind not in "biuf" for a in arrays):
         found = ", ".join(sorted(k.__name__ for k in kinds))
-        raise TypeError(f"column {name!r}: values of {found} do not make a column\nhint: values of "
-                        "one type; arrays and lists of numbers, all of one shape")
+        raise TypeError(f"column {name!r}: values of {found} do not make a column\nhint: "
+                        + ("lists of numbers that are padded to one length"
+                           if len(shapes) > 1 and len(kinds) == 1 else
+                           "values of one type: numbers, bools, text, bytes, times; arrays and "
+                           "lists of numbers, all of one shape; json.dumps() makes text of others"))
     zero = numpy.zeros(shapes.pop())
     stacked = numpy.stack([zero if a is None else a for a in arrays])
     return numpy_column(name, stacked)._replace(valid=valid)
+
+
+def _array(value: Any) -> Any:
+    """Of a list, too; one that is ragged itself is an array of objects."""
+    import numpy
+    try:
+        return numpy.asarray(value)
+    except ValueError:
+        return numpy.empty(0, object)
+
+
+def series_column(name: str, series: Any) -> Column:
+    """Of a Series of pandas, whatever it has for null."""
+    kind = getattr(series.dtype, "kind", "O")
+    if getattr(series.dtype, "tz", None) is not None:
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+        kind = "M"
+    if type(series.dtype).__module__.startswith("numpy") and kind in "biufmM" or kind == "M":
+        return numpy_column(name, series.to_numpy())
+    values = series.astype(object)
+    return column_of(name, [None if missing else v for v, missing
+                            in zip(values.tolist(), series.isna().tolist())])
+
+
+def frame_columns(frame: Any) -> list[Column]:
+    """Of a DataFrame of pandas, without its index."""
+    names = [str(name) for name in frame.columns]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise ValueError(f"a DataFrame with two columns {twice!r}\nhint: rename one of them")
+    return [series_column(name, frame[key]) for name, key in zip(names, frame.columns)]
 
 
 def numpy_column(name: str, values: Any) -> Column:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, Sequence
 
 from manta import _manta, _names
 from manta.data import formats, functions, plan as steps, run, split, writing
-from manta.data.expression import Expression, tree_of
+from manta.data.expression import Expression, parse, tree_of
 from manta.data.iterator import Batches, tail_number
 from manta.data.plan import Plan
 from manta.data.schema import Schema, type_text
@@ -17,10 +18,28 @@ from manta.data.stats import Stats
 if TYPE_CHECKING:
     from manta._frameworks.torch.batches import TorchBatches
 
+P = ParamSpec("P")
 Build = Callable[..., _manta.Data]
+Features = (str | Sequence[str] | Sequence[Sequence[str]] | Mapping[str, str | Sequence[str]]
+            | None)
 
 BLOCK_BYTES = 32 << 20  # of a file, parsed about twice as many
 WINDOW_MIN = 256 << 20  # with less there may be no room for a window of a shuffle
+
+
+# How other engines cut files and place work; here each shard writes one.
+_PLACING = ("concurrency", "min_rows_per_file", "num_rows_per_file", "ray_remote_args",
+            "try_create_dir")
+
+
+def _writer(function: Callable[P, None]) -> Callable[P, None]:
+    """What a program says of placement changes nothing."""
+    @functools.wraps(function)
+    def write(*args: P.args, **kwargs: P.kwargs) -> None:
+        for name in _PLACING:
+            kwargs.pop(name, None)
+        function(*args, **kwargs)
+    return write
 
 
 class Dataset:
@@ -103,11 +122,14 @@ class Dataset:
     # --- steps ---
 
     def filter(self, fn: Any = None, *, expr: Any = None, **options: Any) -> Dataset:
-        """The rows for which an expression is true: `filter(col("age") > 30)`; or a function of a
-        row, which is a dict: `filter(lambda row: row["age"] > 30)`. Without one, all."""
+        """The rows for which an expression is true: `filter(col("age") > 30)`, or as text,
+        `filter("age > 30")`; or a function of a row, which is a dict: `filter(lambda row:
+        row["age"] > 30)`. Without one, all."""
         fn = expr if fn is None else fn
         if fn is None:
             return self
+        if isinstance(fn, str):
+            fn = parse(fn)
         if not isinstance(fn, Expression):
             return functions.over_rows(self, "filter", fn, options)
         return self.step(steps.filter_rows, fn.tree)
@@ -243,7 +265,7 @@ class Dataset:
     def train_test_split(self, test_size: int | float, *, shuffle: bool = False,
                          seed: int | None = None) -> tuple[Dataset, Dataset]:
         """(train, test); test_size: a fraction, or a number of rows. The test rows are the last
-        ones; with `shuffle` they are chosen by chance."""
+        ones; with `shuffle`, or of a data set that is shuffled, they are chosen by chance."""
         return split.train_test(self, test_size, shuffle, _seed(seed))
 
     def to_cv(self, splits: int = 3, shuffle: bool = False, seed: int | None = None,
@@ -251,7 +273,8 @@ class Dataset:
               ) -> tuple[tuple[Dataset, Dataset], ...]:
         """Cross validation: a (train, validation) pair per split; each row validates once.
 
-        shuffle: rows are put into folds by chance, by `seed`; else in runs.
+        shuffle: rows are put into folds by chance, by `seed`; else in runs. Of a data set that is
+            shuffled they are put by chance in any case, unless it is a time series.
         stratify: a column of which every fold gets its share of each value.
         groups: a column; rows of equal value stay in one fold.
         time_series: what validates comes behind all that trains.
@@ -326,11 +349,12 @@ class Dataset:
 
     # --- out ---
 
+    @_names.arguments
     def iter_batches(self, batch_size: int | None = 256, batch_format: str | None = "numpy", *,
                      drop_last: bool = False, tail: str | None = None,
                      prefetch_batches: int = 0, local_shuffle_buffer_size: int | None = None,
                      local_shuffle_seed: int | None = None, threads: int | None = None,
-                     memory_limit: int | None = None) -> Batches[Any]:
+                     memory_limit: int | None = None, prefetch_blocks: int = 0) -> Batches[Any]:
         """Batches as "numpy" (a dict of arrays), "pandas", "pyarrow", "torch" (a dict of tensors)
         or "dict" (of lists). batch_size: rows of a batch; None: 65,536.
 
@@ -340,12 +364,20 @@ class Dataset:
         local_shuffle_buffer_size: rows that are mixed with each other, if the data set is not
             shuffled.
         threads: that parse; memory_limit: bytes that were parsed and not given out yet.
+        prefetch_blocks changes nothing: blocks are always read ahead.
         """
-        convert = formats.converter(batch_format)
-        given = self._mixed(local_shuffle_buffer_size, local_shuffle_seed)
+        return self._batches(formats.converter(batch_format), batch_size, drop_last, tail,
+                             prefetch_batches, local_shuffle_buffer_size, local_shuffle_seed,
+                             threads, memory_limit)
+
+    def _batches(self, convert: formats.Converter, batch_size: int | None, drop_last: bool = False,
+                 tail: str | None = None, prefetch_batches: int = 0, buffer: int | None = None,
+                 seed: int | None = None, threads: int | None = None,
+                 memory_limit: int | None = None) -> Batches[Any]:
+        given = self._mixed(buffer, seed)
         end = tail_number(tail or self.tail, drop_last)
-        options = given.loader_options(batch_size or 65536, end, prefetch_batches, threads,
-                                       memory_limit)
+        rows = 65536 if batch_size is None else batch_size
+        options = given.loader_options(rows, end, prefetch_batches, threads, memory_limit)
         return Batches(given.plan, options, convert)
 
     def iter_rows(self) -> Iterator[dict[str, Any]]:
@@ -359,31 +391,63 @@ class Dataset:
         """Itself: it has iter_batches() and to_torch()."""
         return self
 
-    def to_torch(self, label_column: str | None = None,
-                 feature_columns: Sequence[str] | None = None, batch_size: int = 1, *,
-                 prefetch_batches: int = 0, drop_last: bool = False, tail: str | None = None,
-                 shuffle_buffer: int | None = None, shuffle_seed: int | None = None,
-                 device: Any = None, threads: int | None = None, memory_limit: int | None = None
-                 ) -> TorchBatches:
+    @_names.arguments
+    def to_torch(self, label_column: str | None = None, feature_columns: Features = None,
+                 batch_size: int = 1, *, prefetch_batches: int = 0, drop_last: bool = False,
+                 tail: str | None = None, shuffle_buffer: int | None = None,
+                 shuffle_seed: int | None = None, device: Any = None, threads: int | None = None,
+                 memory_limit: int | None = None, label_column_dtype: Any = None,
+                 feature_column_dtypes: Any = None, unsqueeze_label_tensor: bool = True,
+                 unsqueeze_feature_tensors: bool = True,
+                 local_shuffle_buffer_size: int | None = None,
+                 local_shuffle_seed: int | None = None, prefetch_blocks: int = 0) -> TorchBatches:
         """An iterable of (x, y): x float32 (batch, features), y (batch, 1), float32 for floats and
         int64 for integers. Without `label_column` the last column is y; without `feature_columns`
-        all others are x. One column of tensors keeps their shape. Null is NaN.
+        all others are x. One column of tensors keeps their shape. Null is NaN; in a tensor of
+        integers it is an error.
 
+        feature_columns: names; or a list of lists, or a dict of lists of them: then x is a list, or
+            a dict, of tensors.
+        label_column_dtype, feature_column_dtypes: others; of features one for all, or a list or
+            dict as of feature_columns.
+        unsqueeze_label_tensor=False: y is (batch,); the same of features of one column.
         device: where tensors are to be; to a GPU they are copied ahead, from pinned memory on a
             stream of its own, `prefetch_batches` (2) at a time.
-        shuffle_buffer: rows that are mixed with each other, if the data set is not shuffled.
-        The other arguments are those of `iter_batches`.
+        shuffle_buffer (local_shuffle_buffer_size): rows that are mixed with each other, if the data
+            set is not shuffled.
+        The other arguments are those of `iter_batches`; prefetch_blocks changes nothing.
         """
-        from manta._frameworks.torch.batches import torch_batches
-        given = self._mixed(shuffle_buffer, shuffle_seed)
+        from manta._frameworks.torch.batches import Shapes, torch_batches
+        given = self._mixed(shuffle_buffer or local_shuffle_buffer_size,
+                            local_shuffle_seed if shuffle_seed is None else shuffle_seed)
         options = given.loader_options(batch_size, tail_number(tail or self.tail, drop_last), 0,
                                        threads, memory_limit)
-        return torch_batches(given, options, label_column, feature_columns, device,
-                             prefetch_batches)
+        shapes = Shapes(label_column, feature_columns, label_column_dtype, feature_column_dtypes,
+                        unsqueeze_label_tensor, unsqueeze_feature_tensors)
+        return torch_batches(given, options, shapes, device, prefetch_batches)
 
-    def iter_torch_batches(self, *, batch_size: int | None = 256, **options: Any) -> Batches[Any]:
-        """`iter_batches` of tensors."""
-        return self.iter_batches(batch_size=batch_size, batch_format="torch", **options)
+    @_names.arguments
+    def iter_torch_batches(self, *, batch_size: int | None = 256, dtypes: Any = None,
+                           device: Any = "auto",
+                           collate_fn: Callable[[dict[str, Any]], Any] | None = None,
+                           drop_last: bool = False, tail: str | None = None,
+                           prefetch_batches: int = 0, local_shuffle_buffer_size: int | None = None,
+                           local_shuffle_seed: int | None = None, threads: int | None = None,
+                           memory_limit: int | None = None, prefetch_blocks: int = 0
+                           ) -> Batches[Any]:
+        """`iter_batches` of dicts of tensors.
+
+        dtypes: of all tensors, or {column: dtype}.
+        device: where tensors are to be; "auto": of a shard of a run that of its worker, else the
+            CPU.
+        collate_fn: gets a dict of arrays, and gives what is to come instead of the dict of tensors.
+        """
+        from manta._frameworks.torch import batches
+        if device == "auto":
+            device = batches.get_device() if self.name else None
+        return self._batches(batches.converter(dtypes, device, collate_fn), batch_size, drop_last,
+                             tail, prefetch_batches, local_shuffle_buffer_size, local_shuffle_seed,
+                             threads, memory_limit)
 
     def to_tf(self, feature_columns: str | Sequence[str], label_columns: str | Sequence[str], *,
               batch_size: int = 1, prefetch_batches: int = 0, drop_last: bool = False,
@@ -398,15 +462,18 @@ class Dataset:
         """All rows, or the first, as a DataFrame."""
         return writing.to_pandas(self, limit)
 
+    @_writer
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes all rows to the file path, if it ends in .csv, else to a part in that folder: each
         shard writes one."""
         writing.write_csv(self, path)
 
+    @_writer
     def write_json(self, path: str | os.PathLike[str]) -> None:
         """The same as an object per line; .json."""
         writing.write_json(self, path)
 
+    @_writer
     def write_parquet(self, path: str | os.PathLike[str], **options: Any) -> None:
         """The same by pyarrow, which takes the options; .parquet."""
         writing.write_parquet(self, path, options)

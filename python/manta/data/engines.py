@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets out of what other libraries have: Arrow, pandas, torch, Hugging Face, Ray, Dask.
+"""Data sets out of what other libraries have: Arrow, pandas, torch, Hugging Face, Ray, Dask,
+Spark.
 
 What has an Arrow stream shares its memory. What is too large for the memory of one host is prepared
 by its engine, written to files, and read from there.
@@ -9,14 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import Any, Mapping, Sequence
+import shutil
+from contextlib import suppress
+from typing import Any, Callable, Mapping, Sequence
 
 from manta import _manta
-from manta.data import travel
-from manta.data.columns import Column, column_of, numpy_column
+from manta.data import lists, travel
+from manta.data.columns import Column, column_of, frame_columns
 from manta.data.dataset import Dataset
 from manta.data.memory import from_items, open_columns
 from manta.data.plan import Plan
+from manta.data.source import reader
 
 TORCH_BLOCK = 4096  # rows of a block of from_torch
 
@@ -24,6 +28,7 @@ TORCH_BLOCK = 4096  # rows of a block of from_torch
 # --- Arrow ----------------------------------------------------------------------------------------
 
 
+@reader
 def from_arrow(tables: Any) -> Dataset:
     """The rows of anything that has an Arrow stream or array: a table of pyarrow, a DataFrame of
     Polars or pandas, a relation of DuckDB, a DataFrame of DataFusion; or a list of them, one after
@@ -37,6 +42,7 @@ def from_arrow(tables: Any) -> Dataset:
 
 
 def _stream(given: Any) -> object:
+    given = lists.fixed_table("from_arrow", given)
     if hasattr(given, "__arrow_c_stream__"):
         return given
     if hasattr(given, "__arrow_c_array__"):
@@ -47,6 +53,7 @@ def _stream(given: Any) -> object:
                     "__arrow_c_array__\nhint: from_pandas, from_numpy, from_items")
 
 
+@reader
 def from_huggingface(dataset: Any) -> Dataset:
     """A data set of Hugging Face; one that streams is read to its end."""
     if isinstance(dataset, Mapping):
@@ -60,6 +67,7 @@ def from_huggingface(dataset: Any) -> Dataset:
 # --- pandas ---------------------------------------------------------------------------------------
 
 
+@reader
 def from_pandas(dfs: Any) -> Dataset:
     """The rows of a DataFrame, without its index; or of several, one after the other."""
     if isinstance(dfs, (list, tuple)):
@@ -67,25 +75,13 @@ def from_pandas(dfs: Any) -> Dataset:
             raise ValueError("from_pandas: no DataFrame is given")
         parts = [from_pandas(d) for d in dfs]
         return parts[0].union(*parts[1:])
-    columns = [_series_column(str(name), dfs[name]) for name in dfs.columns]
-    return Dataset.of(Plan(open_columns, (len(dfs), columns)))
-
-
-def _series_column(name: str, series: Any) -> Column:
-    kind = getattr(series.dtype, "kind", "O")
-    if getattr(series.dtype, "tz", None) is not None:
-        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        kind = "M"
-    if type(series.dtype).__module__.startswith("numpy") and kind in "biufmM" or kind == "M":
-        return numpy_column(name, series.to_numpy())
-    values = series.astype(object)
-    return column_of(name, [None if missing else v for v, missing
-                            in zip(values.tolist(), series.isna().tolist())])
+    return Dataset.of(Plan(open_columns, (len(dfs), frame_columns(dfs))))
 
 
 # --- torch ----------------------------------------------------------------------------------------
 
 
+@reader
 def from_torch(dataset: Any) -> Dataset:
     """The items of a dataset of torch. A map-style one (with len() and []) is read in blocks when
     they are asked for, in every process; one that can only be gone over is read to its end now.
@@ -134,17 +130,36 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
 # --- other engines --------------------------------------------------------------------------------
 
 
-def _by_files(write: Any, path: str | os.PathLike[str]) -> Dataset:
-    from manta.data.parquet import read_parquet
-    write(os.fspath(path))
-    return read_parquet(os.fspath(path))
+def _by_files(name: str, write: Callable[[str], object],
+              path: str | os.PathLike[str]) -> Dataset:
+    """What `write` writes to a folder. A local or shared one appears when it is complete: a program
+    that died on the way has not left half a data set."""
+    from manta.data.parquet import list_files, read_parquet
+    text = os.fspath(path).removeprefix("file://")
+    taken = FileExistsError(f"{name}: {text} is not empty\nhint: read_parquet reads what is there; "
+                            "name another folder, or remove this one")
+    if "://" in text:
+        with suppress(FileNotFoundError):
+            list_files(text)
+            raise taken
+        write(text)
+        return read_parquet(text)
+    target = os.path.abspath(os.path.expanduser(text))
+    if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
+        raise taken
+    part = f"{target}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    write(part)
+    os.rename(part, target)  # an empty folder is replaced
+    return read_parquet(target)
 
 
 def from_ray(dataset: Any, path: str | os.PathLike[str] | None = None) -> Dataset:
     """The rows of a data set of Ray. path: a folder that every worker sees, or s3://…: Ray writes
-    Parquet there, and it is read block by block; without one the rows are brought into memory."""
+    Parquet there, and it is read block by block; without one the rows are brought into memory.
+    FileExistsError: the folder is not empty."""
     if path is not None:
-        return _by_files(dataset.write_parquet, path)
+        return _by_files("from_ray", dataset.write_parquet, path)
     import ray  # type: ignore[import-not-found]
     return from_arrow(list(ray.get(dataset.to_arrow_refs())))
 
@@ -152,13 +167,13 @@ def from_ray(dataset: Any, path: str | os.PathLike[str] | None = None) -> Datase
 def from_dask(frame: Any, path: str | os.PathLike[str] | None = None) -> Dataset:
     """The rows of a DataFrame of Dask. path: as of from_ray."""
     if path is not None:
-        return _by_files(lambda to: frame.to_parquet(to, write_index=False), path)
+        return _by_files("from_dask", lambda to: frame.to_parquet(to, write_index=False), path)
     return from_pandas(frame.compute())
 
 
 def from_spark(frame: Any, path: str | os.PathLike[str] | None = None) -> Dataset:
     """The rows of a DataFrame of Spark. path: as of from_ray."""
     if path is not None:
-        return _by_files(frame.write.mode("overwrite").parquet, path)
+        return _by_files("from_spark", frame.write.mode("append").parquet, path)
     return from_arrow(frame.toArrow()) if hasattr(frame, "toArrow") else from_pandas(
         frame.toPandas())

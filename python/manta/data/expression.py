@@ -12,6 +12,8 @@ null out; `&` and `|` know three values; a filter keeps rows that are true.
 
 from __future__ import annotations
 
+import ast
+import functools
 from typing import Any, Sequence
 
 from manta._names import public
@@ -247,6 +249,61 @@ def _literal(value: Any) -> Any:
     raise TypeError(f"{value!r} in an expression: it takes expressions, bools, numbers, strings, "
                     "bytes and None")
 
+
+# --- text -----------------------------------------------------------------------------------------
+
+_BINARY = {"Add": "+", "Sub": "-", "Mult": "*", "Div": "/", "FloorDiv": "//", "Mod": "%",
+           "Pow": "**", "BitAnd": "and", "BitOr": "or", "And": "and", "Or": "or", "Eq": "==",
+           "NotEq": "!=", "Lt": "<", "LtE": "<=", "Gt": ">", "GtE": ">="}
+_UNARY = {"Not": "not", "Invert": "not", "USub": "neg"}
+
+
+def parse(text: str) -> Expression:
+    """An expression as text, where a name is a column: `"age > 30 and city == 'Bonn'"`."""
+    try:
+        return Expression(_tree(ast.parse(text.strip(), mode="eval").body))
+    except (SyntaxError, _NotHere) as e:
+        raise ValueError(f"{text!r} is no expression over columns: {e}\nhint: names, numbers and "
+                         "text with comparison, arithmetic, and, or, not, in; or col(\"age\") > 30"
+                         ) from None
+
+
+class _NotHere(Exception):
+    """Python that is no expression over columns."""
+
+
+def _tree(node: ast.AST) -> Any:
+    if isinstance(node, ast.Name):
+        return ["col", node.id]
+    if isinstance(node, ast.Constant):
+        return _literal(node.value)
+    if isinstance(node, ast.BinOp) and type(node.op).__name__ in _BINARY:
+        return [_BINARY[type(node.op).__name__], _tree(node.left), _tree(node.right)]
+    if isinstance(node, ast.UnaryOp) and type(node.op).__name__ in _UNARY:
+        return [_UNARY[type(node.op).__name__], _tree(node.operand)]
+    if isinstance(node, ast.BoolOp):
+        return functools.reduce(lambda a, b: [_BINARY[type(node.op).__name__], a, b],
+                                map(_tree, node.values))
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        found = [_comparison(op, a, b) for op, a, b in zip(node.ops, sides, sides[1:])]
+        return functools.reduce(lambda a, b: ["and", a, b], found)
+    raise _NotHere(f"{ast.unparse(node)!r} is not known here")
+
+
+def _comparison(op: ast.cmpop, left: ast.AST, right: ast.AST) -> Any:
+    if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
+        values = [_tree(v) for v in right.elts]
+        if any(isinstance(v, list) for v in values):
+            raise _NotHere("what comes behind `in` is a list of values")
+        found = ["is_in", _tree(left), values]
+        return ["not", found] if isinstance(op, ast.NotIn) else found
+    if type(op).__name__ not in _BINARY:
+        raise _NotHere("`in` and `not in` take a list of values; there is no `is`")
+    return [_BINARY[type(op).__name__], _tree(left), _tree(right)]
+
+
+# --- printing -------------------------------------------------------------------------------------
 
 _INFIX = {"+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "and", "or"}
 

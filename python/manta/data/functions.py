@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of the user's over rows and batches, as steps of a plan.
 
-A function travels with the data set as a train function does, and is called where rows are read, by
-the threads that read them: it sees each row of an epoch once, before global batches are cut. The
-columns that it gives are learned from a call with the first rows.
+A function travels with the data set as a train function does, and is called before global batches
+are cut. In a run a process of the host's reader calls it, once for all workers there; where there
+is no reader, or the function cannot be pickled, the threads that read rows do. The columns that it
+gives are learned from a call with the first rows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Sequence
 
 from manta import _manta
-from manta.data.columns import Column, column_of, numpy_column
+from manta.data import lists
+from manta.data.columns import (Column, column_of, frame_columns, numpy_column,
+                                series_column)
 from manta.data.formats import converter, rows_of
 from manta.data.plan import Field
 
@@ -96,12 +99,26 @@ def _flat_map(f: Function, batch: _manta.Batch, fields: Sequence[Field]) -> _Giv
 
 def _stream_of_rows(f: Function, rows: list[Any]) -> object:
     """Rows are dicts; anything else is the column "item", as from_items has it."""
-    if rows and not isinstance(rows[0], Mapping):
-        if any(isinstance(r, Mapping) for r in rows):
-            raise TypeError(f"{f.name}: the function gives dicts for some rows, and not for others")
-        return _table(len(rows), [column_of("item", rows)])
+    if any(r is None for r in rows):
+        raise TypeError(f"{f.name}: the function gives None\nhint: it has to return the row; "
+                        "filter() leaves out rows")
+    dicts = [isinstance(r, Mapping) for r in rows]
+    if any(dicts) and not all(dicts):
+        other = type(rows[dicts.index(False)]).__name__
+        raise TypeError(f"{f.name}: the function gives a dict for some rows, and a {other} for "
+                        "others")
+    if rows and not dicts[0]:
+        return _table(len(rows), [_named(f, column_of, "item", rows)])
     names = dict.fromkeys(str(k) for row in rows for k in row)
-    return _table(len(rows), [column_of(n, [r.get(n) for r in rows]) for n in names])
+    return _table(len(rows), [_named(f, column_of, n, [r.get(n) for r in rows]) for n in names])
+
+
+def _named(f: Function, make: Callable[[str, Any], Column], name: str, values: Any) -> Column:
+    """What is wrong with a column is said with the function that gave it."""
+    try:
+        return make(name, values)
+    except (TypeError, ValueError) as e:
+        raise type(e)(f"{f.name}: {e}") from None
 
 
 # --- batches --------------------------------------------------------------------------------------
@@ -117,14 +134,13 @@ def _add_column(f: Function, batch: _manta.Batch, fields: Sequence[Field]) -> _G
         made = list(made)
     if isinstance(made, (str, bytes)) or not hasattr(made, "__len__"):  # one value for all
         made = [made] * batch.rows()
-    values = made.to_numpy() if hasattr(made, "to_numpy") else made
-    return _table(len(values), [_any_column(f.column, values)]), None
+    return _table(len(made), [_named(f, _any_column, f.column, made)]), None
 
 
 def _input(f: Function, batch: _manta.Batch, fields: Sequence[Field]) -> Any:
     given = converter(f.batch_format)(batch, fields)
     if isinstance(given, dict) and not f.shares:
-        return {k: v if isinstance(v, list) or v.flags.writeable else v.copy()
+        return {k: v.copy() if hasattr(v, "flags") and not v.flags.writeable else v
                 for k, v in given.items()}
     return given
 
@@ -132,15 +148,22 @@ def _input(f: Function, batch: _manta.Batch, fields: Sequence[Field]) -> Any:
 def _stream(f: Function, made: Any) -> object:
     """What a function over batches gives, whatever it is."""
     if isinstance(made, Mapping):
-        columns = [_any_column(str(k), v) for k, v in made.items()]
+        for name, values in made.items():
+            if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+                raise TypeError(f"{f.name}: column {str(name)!r} is a {type(values).__name__}, not "
+                                "an array\nhint: a dict of arrays, with a value for each row")
+        columns = [_named(f, _any_column, str(k), v) for k, v in made.items()]
         lengths = {str(k): len(v) for k, v in made.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{f.name}: columns of different lengths: {lengths}")
         return _table(next(iter(lengths.values()), 0), columns)
     if hasattr(made, "iloc") and hasattr(made, "columns"):  # a DataFrame of pandas
-        return _stream(f, {str(c): made[c].to_numpy() for c in made.columns})
+        try:
+            return _table(len(made), frame_columns(made))
+        except (TypeError, ValueError) as e:
+            raise type(e)(f"{f.name}: {e}") from None
     if hasattr(made, "__arrow_c_stream__") or hasattr(made, "__arrow_c_array__"):
-        return _one_batch(made)
+        return _one_batch(lists.fixed_table(f.name, made))
     if hasattr(made, "shape") and hasattr(made, "dtype"):
         return _stream(f, {"data": made})
     if isinstance(made, list):
@@ -151,14 +174,32 @@ def _stream(f: Function, made: Any) -> object:
                     "arrays, a DataFrame, a table of Arrow, or a list of rows")
 
 
-def _joined(f: Function, parts: Iterable[Any]) -> dict[str, Any]:
+def _joined(f: Function, parts: Iterable[Any]) -> Any:
     """Batches that a generator yields, one after the other."""
-    import numpy
-    batches = [dict(p) if isinstance(p, Mapping) else {str(c): p[c].to_numpy() for c in p.columns}
-               for p in parts]
+    batches = list(parts)
     if not batches:
         return {}
-    return {k: numpy.concatenate([numpy.asarray(b[k]) for b in batches]) for k in batches[0]}
+    first = batches[0]
+    if hasattr(first, "iloc"):
+        import pandas
+        return pandas.concat(batches, ignore_index=True)
+    if isinstance(first, Mapping):
+        return {k: _end_to_end([b[k] for b in batches]) for k in first}
+    if hasattr(first, "__arrow_c_stream__") or hasattr(first, "__arrow_c_array__"):
+        import pyarrow
+        return pyarrow.concat_tables([pyarrow.table(b) for b in batches])
+    if all(isinstance(b, list) for b in batches):
+        return [row for b in batches for row in b]
+    raise TypeError(f"{f.name}: the function yields a {type(first).__name__}\nhint: dicts of "
+                    "arrays, DataFrames, tables of Arrow, or lists of rows")
+
+
+def _end_to_end(parts: list[Any]) -> Any:
+    import numpy
+    if any(isinstance(p, list) for p in parts):
+        return [v for p in parts for v in p]
+    return numpy.concatenate([p.detach().cpu().numpy() if hasattr(p, "detach") else
+                              numpy.asarray(p) for p in parts])
 
 
 def _table(rows: int, columns: list[Column]) -> object:
@@ -177,7 +218,11 @@ def _one_batch(made: Any) -> object:
 
 
 def _any_column(name: str, values: Any) -> Column:
-    """Of an array of numpy, a tensor of torch, or a list."""
+    """Of an array of numpy, a tensor of torch, a Series of pandas, or a list."""
+    if hasattr(values, "iloc"):
+        return series_column(name, values)
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     if hasattr(values, "dtype") and hasattr(values, "shape"):
@@ -214,14 +259,30 @@ _VERBS: dict[str, tuple[int, _Verb]] = {
     "map_batches": (ROWS, _map_batches), "add_column": (ADD, _add_column)}
 
 
+@dataclass(eq=False)
+class Step:
+    """A function over batches of these columns."""
+    f: Function
+    fields: list[Field]
+
+    @property
+    def name(self) -> str:
+        return self.f.name
+
+    def __call__(self, batch: _manta.Batch) -> _Given:
+        return _VERBS[self.f.verb][1](self.f, batch, self.fields)
+
+
 def apply(data: _manta.Data, f: Function, batch_rows: int) -> _manta.Data:
     """As a plan names it."""
-    kind, verb = _VERBS[f.verb]
-    fields = [Field(*row) for row in data.fields()]
-    options: dict[str, Any] = {"name": f.name, "kind": kind, "batch_rows": batch_rows}
+    from manta._runtime import calls
+    kind, _ = _VERBS[f.verb]
+    step = Step(f, [Field(*row) for row in data.fields()])
+    options: dict[str, Any] = {"name": f.name, "kind": kind, "batch_rows": batch_rows,
+                               "each_row": int(f.verb == "map")}
     if f.types:
         options["schema"] = _schema(f.types)
-    return _manta.apply_data(data, options, lambda batch: verb(f, batch, fields))
+    return _manta.apply_data(data, options, step, lambda: calls.pack(step))
 
 
 setattr(apply, "calls", True)

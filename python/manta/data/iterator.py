@@ -45,14 +45,19 @@ class Batches(Generic[T]):
     any number of workers. Not for several threads at once."""
 
     def __init__(self, plan: Plan, options: dict[str, Any],
-                 convert: Callable[[_manta.Batch, Sequence[Field]], T]) -> None:
+                 convert: Callable[[_manta.Batch, Sequence[Field]], T],
+                 asked: Plan | None = None) -> None:
+        """asked: the plan whose batches were asked for, if it is another: its stats have them."""
         self._plan = plan
+        self._counts = {plan, asked or plan}  # whose stats have what is done here
         self._options = options
         self._convert = convert
         self._loader: _manta.Loader | None = None
         self._name = ""  # of its positions in a run
         self._begins = True  # the next `for` goes on from where the loader is
-        plan.iterators.add(self)
+        self._left = False  # a `for` over it was left
+        for counted in self._counts:
+            counted.iterators.add(self)
         _open.add(self)
 
     def _get(self) -> _manta.Loader:
@@ -89,8 +94,18 @@ class Batches(Generic[T]):
         loader = self._get()
         if not self._begins:
             loader.begin(loader.epoch() + 1)
-        self._begins = False
-        return self._go_on()
+        self._begins = self._left = False
+        return self._watched(loader) if self._name else self._go_on()
+
+    def _watched(self, loader: _manta.Loader) -> Iterator[T]:
+        """In a run, where checkpoints follow."""
+        try:
+            yield from self._go_on()
+        except GeneratorExit:  # the loop was left
+            if loader is self._loader:
+                run.skip_rest(loader)
+                self._left = True
+            raise
 
     def _go_on(self) -> Iterator[T]:
         loader = self._get()
@@ -105,6 +120,9 @@ class Batches(Generic[T]):
 
     def __next__(self) -> T:
         loader = self._get()
+        if self._left:  # not for good
+            self._left = False
+            loader.mark(None)
         made = self._next(loader)
         if made is None:
             self._end(loader)
@@ -142,10 +160,8 @@ class Batches(Generic[T]):
         """Ends the threads that read. It happens by itself when nobody holds the iterator."""
         loader, self._loader = self._loader, None
         if loader is not None:
-            for key, value in loader.stats().items():
-                before = self._plan.times.get(key, 0)
-                self._plan.times[key] = (max(before, value) if key == "bytes_max"
-                                         else before + value)
+            for counted in self._counts:
+                counted.add_times(loader.stats())
             if self._name:
                 run.leave(self._name, loader)
             loader.close()

@@ -9,6 +9,7 @@ from manta import _manta
 from manta.data.columns import Column, column_of, numpy_column
 from manta.data.dataset import Dataset
 from manta.data.plan import Plan
+from manta.data.source import reader
 
 
 def open_columns(rows: int, columns: list[Column]) -> _manta.Data:
@@ -22,6 +23,7 @@ def _dataset(rows: int, columns: list[Column]) -> Dataset:
 # --- Python objects -------------------------------------------------------------------------------
 
 
+@reader
 def from_items(items: Iterable[Any]) -> Dataset:
     """A row per item: dicts are rows of columns, anything else is the column "item". Numbers,
     bools, strings, bytes and None; arrays, and lists of numbers, that all have one shape are
@@ -38,6 +40,7 @@ def from_items(items: Iterable[Any]) -> Dataset:
 # --- numpy ----------------------------------------------------------------------------------------
 
 
+@reader
 def from_numpy(arrays: Any) -> Dataset:
     """An array, whose first dimension are the rows, as the column "data"; a dict of arrays: a
     column each; a list of arrays: their rows, one after the other. Memory is shared, not copied,

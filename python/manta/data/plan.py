@@ -51,6 +51,12 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Plan, (self.build, self.args, self.inputs))
 
+    def add_times(self, more: dict[str, float]) -> None:
+        """Of an iterator that is being closed."""
+        for key, value in more.items():
+            before = self.times.get(key, 0)
+            self.times[key] = max(before, value) if key == "bytes_max" else before + value
+
     def data(self) -> _manta.Data:
         with _making:
             if self._data is None:

@@ -7,6 +7,8 @@
 (2) An iterator that is made while another of the same name is open has a name of its own, by its
     number. Programs make them in the same order in every attempt.
 (3) Each iterator of a name is the epoch behind that of the one before it.
+(4) A loop that was left by `break` is over: what is saved then is the beginning of the next epoch,
+    which the next loop is of. Unless the run was asked to stop: then it goes on where it was.
 """
 
 from __future__ import annotations
@@ -46,6 +48,18 @@ def enter(name: str) -> tuple[str, int]:
     return own, _epochs.get(own, 0)
 
 
+def _begins(at: dict[str, int]) -> bool:
+    return at["rows"] == at["inside"] == at["pass"] == 0
+
+
+def skip_rest(loader: _manta.Loader) -> None:
+    """A loop was left: checkpoints that follow have the beginning of the next epoch."""
+    at = loader.save()
+    if not _begins(at) and _manta.in_session() and not _manta.preempted():
+        start = dict.fromkeys(("pass", "rows", "inside", "ticket", "before", "taken"), 0)
+        loader.mark({**at, **start, "epoch": loader.epoch() + 1})
+
+
 def leave(name: str, loader: _manta.Loader | None) -> None:
     """An iterator is closed, or could not be opened."""
     if name not in _open:
@@ -54,5 +68,5 @@ def leave(name: str, loader: _manta.Loader | None) -> None:
     if loader is None:
         return
     at = loader.save()
-    begins = at["rows"] == at["inside"] == at["pass"] == 0
-    _epochs[name] = loader.epoch() + (0 if begins else 1)
+    _epochs[name] = at["epoch"] if _begins(at) else loader.epoch() + 1
+    skip_rest(loader)

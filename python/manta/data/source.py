@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Callable, Mapping, ParamSpec, Sequence
+from typing import Any, Callable, Iterable, Mapping, ParamSpec, Sequence
 
 from manta import _manta, _names
 from manta.data.dataset import Dataset
@@ -16,8 +16,11 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 # How other engines place work; here threads read blocks wherever rows are asked for.
-_PLACING = ("concurrency", "memory", "num_cpus", "num_gpus", "override_num_blocks", "parallelism",
-            "ray_remote_args")
+_PLACING = ("concurrency", "memory", "meta_provider", "num_cpus", "num_gpus", "override_num_blocks",
+            "parallelism", "ray_remote_args")
+# What else other engines take; said to be nothing, it is nothing.
+_IF_NONE = ("arrow_open_stream_args", "file_extensions", "filesystem", "partition_filter",
+            "partitioning", "shuffle")
 
 
 def reader(function: Callable[P, Dataset]) -> Callable[P, Dataset]:
@@ -29,6 +32,9 @@ def reader(function: Callable[P, Dataset]) -> Callable[P, Dataset]:
     def read(*args: P.args, **kwargs: P.kwargs) -> Dataset:
         for name in _PLACING:
             kwargs.pop(name, None)
+        for name in _IF_NONE:
+            if name in kwargs and kwargs[name] is None:
+                del kwargs[name]
         return checked(*args, **kwargs)
     return read
 
@@ -45,7 +51,12 @@ def _where(path: str | os.PathLike[str]) -> str:
 
 
 def _paths(paths: Paths) -> list[str]:
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    given = [paths] if isinstance(paths, (str, os.PathLike)) or not isinstance(
+        paths, Iterable) else list(paths)
+    for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"a path is a str or a Path, or a list of them, not a "
+                            f"{type(path).__name__}")
     if not given:
         raise ValueError("no path is given\nhint: a file, a folder, a pattern such as "
                          "\"data/*.csv\", or a list of them")
@@ -133,17 +144,19 @@ def read_tfrecords(paths: Paths, *, columns: Sequence[str] | None = None,
 
 
 @reader
-def read_text(paths: Paths, *, on_error: str = "raise", compression: str | None = None,
-              block_bytes: int | None = None) -> Dataset:
-    """A row per line, in the column "text"."""
-    return _read(paths, "text", on_error, {"compression": compression,
-                                           "block_bytes": block_bytes})
+def read_text(paths: Paths, *, types: Mapping[str, str] | None = None, on_error: str = "raise",
+              compression: str | None = None, block_bytes: int | None = None) -> Dataset:
+    """A row per line, in the column "text". types={"text": "bytes"}: it need not be UTF-8."""
+    return _read(paths, "text", on_error, {"types": None if types is None else dict(types),
+                                           "compression": compression, "block_bytes": block_bytes})
 
 
 @reader
 def read_binary_files(paths: Paths, *, columns: Sequence[str] | None = None,
-                      row_bytes: int | None = None) -> Dataset:
-    """A row per file: its bytes and its path."""
+                      row_bytes: int | None = None, include_paths: bool = True) -> Dataset:
+    """A row per file: the columns "bytes" and, unless include_paths=False, "path"."""
+    if columns is None and not include_paths:
+        columns = ["bytes"]
     return _read(paths, "binary", "raise", {"columns": _strings(columns), "row_bytes": row_bytes})
 
 

@@ -68,6 +68,8 @@ def train_test(d: Dataset, test_size: int | float, shuffle: bool, seed: int
         train = of - test_size
         if test_size < 1 or train < 1:
             raise ValueError(f"train_test_split({test_size}) of {of} rows")
+    if not shuffle:
+        shuffle, seed = _chance(d)
     return (d.step(take_part, 0, train, of, shuffle, seed),
             d.step(take_part, train, of, of, shuffle, seed))
 
@@ -77,6 +79,9 @@ def folds(d: Dataset, splits: int, options: dict[str, Any]) -> tuple[tuple[Datas
     from manta.data.plan import fold
     if splits < 2:
         raise ValueError(f"to_cv(splits={splits}): it is 2 or more")
+    if not options["shuffle"] and not options["series"]:
+        chance, seed = _chance(d)
+        options = {**options, "shuffle": chance, "seed": seed if chance else options["seed"]}
 
     def part(split: int, validate: bool) -> Dataset:
         return d.step(fold, {**options, "folds": splits, "split": split, "validate": validate})

@@ -7,7 +7,8 @@ from typing import Any
 
 from manta.data.plan import Plan
 
-_SECONDS = {"parse": "reading and parsing (threads)", "idle": "threads waited for room",
+_SECONDS = {"parse": "reading and parsing (threads)", "read": "of these in reads of files",
+            "step": "of these in functions over rows", "idle": "threads waited for room",
             "make": "rows were mixed, cut and copied", "wait": "waited for batches"}
 
 
@@ -23,8 +24,8 @@ class Stats(dict[str, Any]):
             for key, value in it.stats().items():
                 before = times.get(key, 0)
                 times[key] = max(before, value) if key == "bytes_max" else before + value
-        times.pop("rows", None)
-        return Stats({**found, "batches": 0, **dict.fromkeys(_SECONDS, 0.0), **times})
+        found["rows"] = max(found["rows"], times.pop("rows", 0))  # also with columns of its own
+        return Stats({"batches": 0, **dict.fromkeys(_SECONDS, 0.0), **found, **times})
 
     def __str__(self) -> str:
         lines = [f"rows {self['rows']}, batches {self['batches']}, "

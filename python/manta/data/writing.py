@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 from manta.data import formats
+from manta.data.plan import Field
 
 if TYPE_CHECKING:
     from manta.data.dataset import Dataset
@@ -50,30 +51,40 @@ def write_csv(d: Dataset, path: str | os.PathLike[str]) -> None:
         if f.shape:
             raise TypeError(f"write_csv: column {f.name!r} has tensors\nhint: write_json, or "
                             "write_parquet")
-    with _whole(_target(d, path, ".csv")) as file, open(file, "w", newline="") as out:
+    with _whole(_target(d, path, ".csv")) as file, open(
+            file, "w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(d.columns())
         for rows in d.iter_batches(batch_size=ROWS, batch_format="dict"):
             writer.writerows(zip(*(map(_cell, column) for column in rows.values())))
 
 
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"bytes that are no UTF-8 ({value[:20]!r}) cannot be written as text\n"
+                         "hint: write_parquet keeps them, or drop_columns() first") from None
+
+
 def _cell(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.decode()
+        return _text(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else value
 
 
 def write_json(d: Dataset, path: str | os.PathLike[str]) -> None:
-    with _whole(_target(d, path, ".json")) as file, open(file, "w") as out:
+    with _whole(_target(d, path, ".json")) as file, open(
+            file, "w", encoding="utf-8") as out:
         for row in d.iter_rows():
             out.write(json.dumps(row, default=_plain) + "\n")
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.decode()
+        return _text(value)
     if hasattr(value, "tolist"):
         found = value.tolist()
         return found if isinstance(found, (int, float, list)) else str(value)
@@ -111,7 +122,12 @@ def to_pandas(d: Dataset, limit: int | None) -> Any:
             break
     if parts:
         return pandas.concat(parts, ignore_index=True)
-    return pandas.DataFrame({name: [] for name in d.columns()})
+    return pandas.DataFrame({f.name: pandas.Series(dtype=_empty_type(f))
+                             for f in d.rows.fields()})
+
+
+def _empty_type(field: Field) -> str:
+    return "object" if field.shape else formats.numpy_type(field)
 
 
 def to_tf(d: Dataset, features: str | Sequence[str], labels: str | Sequence[str], options: Any

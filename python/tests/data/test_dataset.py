@@ -125,6 +125,20 @@ def test_train_and_test_have_each_row_once(shuffle: bool) -> None:
         assert (ids(test) == list(range(100 - wanted, 100))) is not shuffle
 
 
+def test_parts_of_a_shuffled_data_set_are_chosen_by_chance() -> None:
+    """Files are often sorted by class: the last rows would be of one."""
+    d = numbers(100).random_shuffle(seed=3)
+    for size in (0.3, 30):
+        train, test = d.train_test_split(size)
+        assert sorted(ids(train) + ids(test)) == list(range(100)) and len(ids(test)) == 30
+        assert sorted(ids(test)) != list(range(70, 100))
+        assert sorted(ids(test)) == sorted(ids(d.train_test_split(size)[1]))
+    folds = [sorted(ids(validation)) for _, validation in d.to_cv(splits=2)]
+    assert sorted(folds[0] + folds[1]) == list(range(100)) and folds[0] != list(range(50))
+    series = [sorted(ids(validation)) for _, validation in d.to_cv(splits=2, time_series=True)]
+    assert max(series[0]) < min(series[1])
+
+
 @pytest.mark.parametrize("how", ({}, {"shuffle": True, "seed": 3}, {"stratify": "y"},
                                  {"groups": "g"}))
 def test_each_row_validates_once(how: dict[str, Any]) -> None:
@@ -229,6 +243,7 @@ def test_stats_say_where_the_time_went(people: Dataset) -> None:
     assert len(list(it)) == 5
     s = d.stats()
     assert (s["rows"], s["batches"], s["skipped"]) == (500, 5, 0) and s["parse"] > 0
+    assert s["read"] > 0 and "of these in reads of files" in str(s)
     it.close()
     assert d.stats()["batches"] == 5 and "rows 500, batches 5" in str(d.stats())
 
@@ -298,10 +313,35 @@ def test_names_that_are_not_here_say_what_is(people: Dataset, tmp_path: Path) ->
     with pytest.raises(TypeError, match=r"read_csv\(\) has no argument 'seperator'\nhint: .*sep"):
         read_csv(tmp_path / "people.csv", seperator=";")  # type: ignore[call-arg]
     assert not hasattr(people, "sort") and not hasattr(people, "__array__")
+    with pytest.raises(AttributeError, match=r"Dataset\.num_rows .*\nhint: count\(\)"):
+        people.num_rows
+    with pytest.raises(AttributeError, match=r"manta\.data\.read_images .*\nhint: read_binary_f"):
+        data.read_images
+    with pytest.raises(TypeError, match=r"read_csv\(\) has no argument 'sep'\nhint: it is separat"):
+        read_csv(tmp_path / "people.csv", sep=";")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"iter_batches\(\) has no .*'batchsize'\nhint: .*batch_"):
+        people.iter_batches(batchsize=3)  # type: ignore[call-arg]
 
 
 def test_what_is_said_of_placement_changes_nothing(tmp_path: Path, people: Dataset) -> None:
-    d = read_csv(tmp_path / "people.csv", parallelism=200)  # type: ignore[call-arg]
+    d = read_csv(tmp_path / "people.csv", parallelism=200,  # type: ignore[call-arg]
+                 filesystem=None)
     d = d.repartition(8).random_shuffle(seed=1, num_blocks=3)
     assert d.count() == 500 and len(d.streaming_split(2, locality_hints=[1, 2])) == 2
     assert len(list(d.repartition(2, shuffle=True).iter_batches(100, "dict"))) == 5
+    assert from_items([1, 2], override_num_blocks=2).count() == 2  # type: ignore[call-arg]
+    context = data.DataContext.get_current()
+    context.execution_options.verbose_progress = False
+    assert context is data.DataContext.get_current()
+    options = manta.train.DataConfig.default_ingest_options()
+    options.resource_limits = options.resource_limits.copy(object_store_memory=10e9)
+    assert options.copy().resource_limits.object_store_memory == 10e9
+    assert manta.train.DataConfig(execution_options=options).splits("train")
+    assert data.Datastream is data.DataIterator is Dataset
+    pool = data.ActorPoolStrategy(size=2)
+    assert d.map_batches(lambda b: b, compute=pool).count() == 500
+    assert len(list(d.iter_batches(100, "dict", prefetch_blocks=3))) == 5
+    d.limit(3).write_csv(tmp_path / "few.csv", concurrency=2)  # type: ignore[call-arg]
+    assert read_csv(tmp_path / "few.csv").count() == 3
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sep'"):
+        d.write_csv(tmp_path / "no.csv", sep=";")  # type: ignore[call-arg]

@@ -95,3 +95,7 @@ def test_csv_and_json_are_written(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="column 't' has tensors"):
         data.from_items(ROWS).write_csv(tmp_path / "no.csv")
     assert not (tmp_path / "no.csv").exists()
+    raw = data.from_items([{"b": b"text"}, {"b": b"\xff\xfe"}])
+    for write in (raw.write_csv, raw.write_json):
+        with pytest.raises(ValueError, match=r"no UTF-8 \(b'\\xff.*\nhint: write_parquet"):
+            write(tmp_path / "raw")

@@ -88,3 +88,22 @@ def test_it_prints_and_travels() -> None:
     assert repr(e) == "where(((col('a') > 1) & ~col('n').is_null()), -col('b'), col('s').length())"
     other = pickle.loads(pickle.dumps(e))
     assert (other.tree, other.name) == (e.tree, "z")
+
+
+TEXTS: list[tuple[str, list[int]]] = [
+    ("a > 3", [4, 5]), ("1 < a <= 3 and s != 'w2'", [3]), ("not (a > 1)", [0, 1]),
+    ("a in [1, 4] or s == \"w0\"", [0, 1, 4]), ("a not in (0, 1, 2, 3)", [4, 5]),
+    ("-a + 2 * a == 5", [5]), ("a % 2 == 1 and a // 2 == 1", [3]), ("(a > 3) & ~(a == 5)", [4])]
+
+
+@pytest.mark.parametrize("text, kept", TEXTS, ids=range(len(TEXTS)))
+def test_expressions_as_text(text: str, kept: list[int]) -> None:
+    d = from_items([{"a": i, "s": f"w{i}"} for i in range(6)])
+    for found in (d.filter(text), d.filter(expr=text)):
+        assert [r["a"] for r in found.take_all()] == kept
+
+
+@pytest.mark.parametrize("text", ["a >", "f(a)", "a.b > 1", "a is None", "a in s", "lambda: 1", ""])
+def test_text_that_is_no_expression(text: str) -> None:
+    with pytest.raises(ValueError, match="is no expression over columns: .*\nhint: "):
+        from_items([{"a": 1, "s": "x"}]).filter(text)

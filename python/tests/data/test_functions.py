@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
 import threading
 import traceback
@@ -125,18 +126,52 @@ def test_columns_are_added() -> None:
         {"a": 0, "s": "same"}, {"a": 1, "s": "same"}]
 
 
-@pytest.mark.parametrize("form", ["pandas", "pyarrow"])
+@pytest.mark.parametrize("form", ["pandas", "pyarrow", "torch"])
 def test_other_libraries_formats(form: str) -> None:
-    pytest.importorskip("pandas" if form == "pandas" else "pyarrow")
+    pytest.importorskip(form)
 
     def double(batch: Any) -> Any:
+        if form == "torch":
+            return {"a": batch["a"] * 2}
         if form == "pandas":
             return batch.assign(a=batch["a"] * 2)
         import pyarrow.compute
         return batch.set_column(0, "a", pyarrow.compute.multiply(batch["a"], 2))
 
+    if form == "torch":
+        d = numbers(3).drop_columns("s").map_batches(double, batch_format=form)
+        assert d.take_all() == [{"a": 2 * i} for i in range(3)]
+        return
     assert numbers(3).map_batches(double, batch_format=form).take_all() == [
         {"a": 2 * i, "s": f"w{i}"} for i in range(3)]
+
+
+def test_nulls_of_pandas_are_null() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def holes(frame: Any) -> Any:
+        odd = frame["a"] % 2 == 1
+        return frame.assign(s=frame["s"].where(~odd), kind=pandas.Categorical(frame["s"]),
+                            n=frame["a"].astype("Int64").where(odd), yes=odd.astype("boolean"))
+
+    wanted = [{"a": 0, "s": "w0", "kind": "w0", "n": None, "yes": False},
+              {"a": 1, "s": None, "kind": "w1", "n": 1, "yes": True}]
+    d = numbers(2).map_batches(holes, batch_format="pandas")
+    assert d.take_all() == wanted
+    assert numbers(2).map_batches(lambda f: (holes(p) for p in (f, f)),
+                                  batch_format="pandas").take_all() == wanted + wanted
+    assert numbers(2).add_column("s", lambda f: holes(f)["s"]).take_all()[1]["s"] is None
+
+
+def test_a_generator_may_give_tables_or_rows() -> None:
+    assert numbers(2).map_batches(lambda b: ([{"n": i}] for i in range(3))).take_all() == [
+        {"n": 0}, {"n": 1}, {"n": 2}]
+    with pytest.raises(TypeError, match="the function yields a int\nhint: "):
+        numbers(2).map_batches(lambda b: iter([1])).take_all()
+    pyarrow = pytest.importorskip("pyarrow")
+    d = numbers(2).map_batches(lambda t: iter([t, pyarrow.table({"a": [7], "s": ["x"]})]),
+                               batch_format="pyarrow")
+    assert [r["a"] for r in d.take_all()] == [0, 1, 7]
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -155,6 +190,33 @@ def test_types_are_those_of_the_first_rows_or_given() -> None:
         many.map(late, types={"x": "float"}).take()
 
 
+
+
+def test_integers_with_nulls_pass_through_arrays() -> None:
+    """Which have NaN for null, in batches that have nulls, and integers in the others."""
+    rows = [{"n": i, "small": i % 100} for i in range(600)] + [{"n": None, "small": None}]
+    d = data.from_items(rows).map_batches(lambda b: b, batch_size=100)
+    assert d.schema().types == ["i64", "i64"] and d.take_all() == rows
+    half = data.from_items(rows).map_batches(lambda b: {"n": b["n"] / 2 if len(b["n"]) < 100 else
+                                                        b["n"]}, batch_size=350)
+    assert half.take_all()[0] == {"n": 0}
+    with pytest.raises(TypeError, match='column "n" is f64 here.*\nhint: .*types = {"n": "f64"}'):
+        data.from_items(rows).map_batches(
+            lambda b: {"n": b["n"] if b["n"][0] == 0 else b["n"] / 2.1}, batch_size=350).take_all()
+
+
+def test_times_are_columns() -> None:
+    noon = datetime.datetime(2024, 5, 6, 12, 0, 1)
+    rows = [{"t": noon, "d": noon.date(), "z": noon.replace(tzinfo=datetime.timezone.utc),
+             "s": datetime.timedelta(seconds=3)}, dict.fromkeys("tdzs")]
+    first, second = data.from_items(rows).map(lambda row: row).take_all()
+    assert [str(first[k]) for k in "tdz"] == ["2024-05-06T12:00:01.000000", "2024-05-06",
+                                              "2024-05-06T12:00:01.000000"]
+    assert first["s"] == numpy.timedelta64(3, "s") and set(second.values()) == {None}
+    stamp = numpy.datetime64("2024-05-06T12:00:01.000000007")
+    assert data.from_items([{"t": stamp}]).map(lambda r: r).take_all() == [{"t": stamp}]
+    with pytest.raises(TypeError, match="times and spans do not make one column"):
+        data.from_items([noon, datetime.timedelta(1)])
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -181,6 +243,23 @@ def test_exceptions_arrive_as_themselves() -> None:
     for _ in range(2):  # again and again
         with pytest.raises(Odd):
             list(batches)
+
+
+WRONG: list[tuple[Any, str]] = [
+    (lambda d: d.map(lambda r: None), r"gives None\nhint: it has to return the row"),
+    (lambda d: d.map(lambda r: {"x": 1} if r["a"] else None), r"gives None\nhint: "),
+    (lambda d: d.map(lambda r: {"x": 1} if r["a"] else 3), r"a dict for some rows, and a int for"),
+    (lambda d: d.map(lambda r: {"x": [1] * r["a"]}), r"'x': values of list.*\nhint: .*padded"),
+    (lambda d: d.map(lambda r: {"x": {"k": 1}}), r"values of dict do not.*\nhint: .*json\.dumps"),
+    (lambda d: d.map(lambda r: {"x": [[1], [1, 2]]}), r"column 'x': values of list.*\nhint: "),
+    (lambda d: d.map_batches(lambda b: {"a": b["a"], "k": 1}), r"column 'k' is a int, not an arra"),
+]
+
+
+@pytest.mark.parametrize("make, said", WRONG, ids=range(len(WRONG)))
+def test_wrong_rows_are_said_with_the_function(make: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=r"(map|map_batches)\(.*lambda>\): .*" + said):
+        make(numbers(3)).take_all()
 
 
 def test_what_is_wrong_is_said() -> None:

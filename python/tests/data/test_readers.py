@@ -157,6 +157,8 @@ def test_binary_files(tmp_path: Path) -> None:
     d = data.read_binary_files(tmp_path)
     assert [r["bytes"] for r in d.take_all()] == [b"\0\1\2", b"xyz"]
     assert any("a.bin" in str(v) for v in d.take(1)[0].values())
+    assert data.read_binary_files(tmp_path, include_paths=True).columns() == ["bytes", "path"]
+    assert data.read_binary_files(tmp_path, include_paths=False).columns() == ["bytes"]
 
 
 def test_fixed_records(tmp_path: Path) -> None:

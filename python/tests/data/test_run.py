@@ -68,6 +68,34 @@ def test_datasets_by_name_and_by_number() -> None:
     assert sorted(sum(parts[1::2], [])) == list(range(12))
 
 
+def test_data_sets_that_are_not_split(tmp_path: Path) -> None:
+    from manta import train
+    out = tmp_path / "seen"
+    out.mkdir()
+
+    def loop() -> None:
+        counts = {name: sum(len(b["id"]) for b in train.get_dataset_shard(name).iter_batches(
+            batch_size=4)) for name in ("train", "test")}
+        assert train.get_dataset("test").count() == 7
+        (out / str(train.get_context().get_world_rank())).write_text(json.dumps(counts))
+
+    def trainer(config: Any) -> train.DataParallelTrainer:
+        return train.DataParallelTrainer(
+            loop, scaling_config=train.ScalingConfig(num_workers=2),
+            run_config=train.RunConfig(storage_path=str(tmp_path / "runs")),
+            datasets={"train": numbers(10), "test": numbers(7)}, dataset_config=config)
+
+    trainer(train.DataConfig(datasets_to_split=["train"])).fit()
+    assert [json.loads((out / rank).read_text()) for rank in "01"] == [{"train": 5, "test": 7}] * 2
+    trainer(None).fit()
+    seen = [json.loads((out / rank).read_text()) for rank in "01"]
+    assert seen[0]["test"] + seen[1]["test"] == 7
+    with pytest.raises(ValueError, match="no data set 'trian'\nhint: datasets has 'train', 'test'"):
+        trainer(train.DataConfig(["trian"]))
+    with pytest.raises(TypeError, match='must be "all" or a list of names'):
+        train.DataConfig("train")
+
+
 def test_plain_code_and_wrong_things_are_told() -> None:
     for call in (sgd.get_dataset, sgd.get_datasets, sgd.get_data_shard):
         with pytest.raises(sgd.SessionError, match="outside of a train function"):
@@ -163,9 +191,24 @@ def surviving(log: Path) -> Counter[tuple[int, int]]:
 EVERY = Counter({(epoch, row): 1 for epoch in range(EPOCHS) for row in range(ROWS)})
 
 
-@pytest.mark.parametrize("made", ["plain", "shuffled", "flat"])
+def deadly(folder: Path) -> data.Dataset:
+    """Its filter runs in processes of the reader, and ends some of them."""
+    def keep(row: dict[str, Any]) -> bool:
+        mark = folder / f"died-{row['id']}"
+        if row["id"] % 80 == 7 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), 9)
+        return row["id"] % 2 == 0
+
+    return data.range(2 * ROWS).filter(keep).map(lambda row: {"id": row["id"] // 2},
+                                                 types={"id": "i64"})  # no rows are needed for that
+
+
+@pytest.mark.parametrize("made", ["plain", "shuffled", "flat", "deadly"])
 def test_each_row_once_after_kills(tmp_path: Path, made: str) -> None:
     rows = numbers()
+    if made == "deadly":
+        rows = deadly(tmp_path).random_shuffle(seed=5, window=20)
     if made == "shuffled":
         rows = rows.random_shuffle(seed=11, window=16)
     if made == "flat":
@@ -176,6 +219,7 @@ def test_each_row_once_after_kills(tmp_path: Path, made: str) -> None:
     with Trainer(None, num_workers=(2, 2), max_retries=9, quiet=True) as trainer:
         trainer.run(consume, {"log": str(tmp_path), "kills": kills}, dataset={"train": rows})
     assert len(list(tmp_path.glob("killed-*"))) == 3
+    assert len(list(tmp_path.glob("died-*"))) == (2 if made == "deadly" else 0)
     assert surviving(tmp_path) == EVERY
 
 

@@ -37,6 +37,32 @@ def test_columns_are_chosen() -> None:
     assert x[:, 0].tolist() == y[:, 0].tolist() == [0, 1]
 
 
+def test_x_may_be_several_tensors() -> None:
+    x, y = next(table().to_torch(label_column="y", feature_columns=[["a"], ["b", "a"]],
+                                 batch_size=2))
+    assert isinstance(x, list) and [t.tolist() for t in x] == [[[0], [1]], [[0, 0], [0.5, 1]]]
+    x, y = next(table().to_torch(
+        label_column="y", feature_columns={"ids": "a", "rest": ["b", "c"]}, batch_size=2,
+        feature_column_dtypes={"ids": torch.int32}, label_column_dtype=torch.float64,
+        unsqueeze_label_tensor=False))
+    assert x["ids"].dtype == torch.int32 and x["ids"].tolist() == [[0], [1]]
+    assert x["rest"].dtype == torch.float32 and x["rest"].shape == (2, 2)
+    assert y.dtype == torch.float64 and y.tolist() == [0, 10]
+    short = [x for x, _ in table(3).to_torch(feature_columns=[["a"], ["b"]], batch_size=2)][-1]
+    assert [t.tolist() for t in short] == [[[2]], [[1]]]
+    with pytest.raises(ValueError, match="1 feature_column_dtypes for 2 tensors\nhint: one f"):
+        table().to_torch(feature_columns=[["a"], ["b"]], feature_column_dtypes=[torch.float])
+    with pytest.raises(TypeError, match="has no argument 'label'\nhint: .*label_column"):
+        table().to_torch(label="y")  # type: ignore[call-arg]
+
+
+def test_large_integers_stay_what_they_are() -> None:
+    """float32 has 24 bits."""
+    d = from_items([{"id": 2 ** 40 + i, "y": 0.5} for i in range(3)])
+    x, _ = next(d.to_torch(feature_columns="id", feature_column_dtypes=torch.long, batch_size=3))
+    assert x[:, 0].tolist() == [2 ** 40, 2 ** 40 + 1, 2 ** 40 + 2]
+
+
 def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,text,y\n1,x,2\n3,y,4\n")
     d = data.read_csv(tmp_path / "a.csv")
@@ -67,6 +93,17 @@ def test_null_is_nan() -> None:
     x, y = next(d.to_torch(batch_size=2))
     assert torch.isnan(x).tolist() == [[True, False], [False, True]]
     assert torch.isnan(y).tolist() == [[False], [True]]
+
+
+def test_null_is_no_class() -> None:
+    d = from_items([{"x": 1.0, "y": 0}, {"x": 2.0, "y": None}])
+    with pytest.raises(ValueError, match=r'column "y" has nulls.*\nhint: filter\(col\("y"\).is'):
+        list(d.to_torch(batch_size=2))
+    assert d.filter(col("y").is_not_null()).to_torch(batch_size=2).__next__()[1].tolist() == [[0]]
+    _, y = next(d.to_torch(batch_size=2, label_column_dtype=torch.float32))
+    assert y[0].item() == 0 and y[1].isnan().item()
+    with pytest.raises(ValueError, match="batch_size=0"):
+        d.iter_batches(0)
 
 
 def test_batches_are_their_own() -> None:
@@ -113,6 +150,26 @@ def test_a_dict_of_tensors() -> None:
         next(from_items([{"s": "x"}]).iter_torch_batches())
 
 
+def test_a_dict_of_tensors_of_other_types_or_collated() -> None:
+    types = {"a": torch.float16}
+    batch = next(table().iter_torch_batches(batch_size=3, dtypes=types, device="cpu"))
+    assert batch["a"].dtype == torch.float16 and batch["b"].dtype == torch.float64
+    batch = next(table().iter_torch_batches(batch_size=3, dtypes=torch.float32))
+    assert {t.dtype for t in batch.values()} == {torch.float32}
+    words = from_items([{"s": "x" * i, "n": i} for i in range(4)])
+
+    def lengths(batch: dict[str, numpy.ndarray]) -> tuple[list[int], torch.Tensor]:
+        batch["n"] += 1  # its own memory
+        return [len(s) for s in batch["s"]], torch.as_tensor(batch["n"])
+
+    (first, n), (second, _) = words.iter_torch_batches(batch_size=2, collate_fn=lengths)
+    assert first + second == [0, 1, 2, 3] and n.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="collate_fn makes the tensors.*\nhint: leave dtypes= out"):
+        words.iter_torch_batches(collate_fn=lengths, dtypes=types)
+    with pytest.raises(TypeError, match="a dtype of torch is wanted"):
+        words.iter_torch_batches(dtypes={"n": "float32"})
+
+
 def test_x_and_y_belong_together() -> None:
     """Least squares over shuffled batches find what the rows were made of."""
     rows = [{"a": i / 50, "b": 1.0, "y": 3 * i / 50 - 2} for i in range(100)]
@@ -136,3 +193,9 @@ def test_batches_are_copied_ahead_to_a_gpu() -> None:
     other.load_state_dict(it.state_dict())
     rest = [y for _, y in other]
     assert torch.equal(torch.cat(seen + rest), torch.cat([b for _, b in here]))
+
+
+def test_stats_have_batches_of_chosen_columns() -> None:
+    d = data.from_items([{"a": i, "b": i, "y": 2 * i} for i in range(10)])
+    assert len(list(d.to_torch(label_column="y", feature_columns=["a"], batch_size=5))) == 2
+    assert "rows 10, batches 2" in str(d.stats())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -14,7 +15,7 @@ import manta.data as data
 from manta import sgd
 from manta.sgd import Trainer
 
-pytestmark = pytest.mark.deadline(240)
+pytestmark = pytest.mark.deadline(600)
 
 COLUMNS: dict[str, list[Any]] = {"i": list(range(100)), "x": [i / 4 for i in range(100)],
                                  "s": [f"wörd {i}" for i in range(100)],
@@ -135,6 +136,69 @@ def test_ray(ray: Any, tmp_path: Path) -> None:
     made = ray.data.from_arrow(pyarrow.table(COLUMNS)).map_batches(lambda b: b)
     assert_rows(data.from_ray(made))
     assert_rows(data.from_ray(made, path=tmp_path / "prepared"))
+
+
+def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
+    import dask.dataframe
+    import pandas
+    frame = dask.dataframe.from_pandas(pandas.DataFrame(COLUMNS), npartitions=2)
+    (tmp_path / "given").mkdir()  # an empty one is fine
+    data.from_dask(frame, tmp_path / "given")
+    with pytest.raises(FileExistsError, match="from_dask: .*given is not empty\nhint: read_parq"):
+        data.from_dask(frame, tmp_path / "given")
+
+    def die(to: str, **options: Any) -> None:
+        Path(to).mkdir()
+        (Path(to) / "half.parquet").write_bytes(b"PAR1")
+        raise OSError("no space left")
+
+    frame.to_parquet, whole = die, frame.to_parquet
+    with pytest.raises(OSError, match="no space left"):
+        data.from_dask(frame, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    frame.to_parquet = whole  # what is left of the first try is not in it
+    assert_rows(data.from_dask(frame, f"file://{tmp_path}/other"))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
+    if not shutil.which("java"):
+        pytest.skip("no Java: scripts/install-deps engines installs it")
+    session = (sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+               .config("spark.driver.host", "127.0.0.1")
+               .config("spark.sql.shuffle.partitions", "3").getOrCreate())
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # Java ends with it, at the latest with this process
+    gateway.proc.wait(60)
+
+
+def test_spark(spark: Any, tmp_path: Path) -> None:
+    rows = [tuple(row.values()) for row in WANTED]
+    frame = spark.createDataFrame(rows, "i long, x double, s string, b boolean")
+    assert_rows(data.from_spark(frame.orderBy("i")))
+    read = data.from_spark(frame.repartitionByRange(3, "i").sortWithinPartitions("i"),
+                           path=tmp_path / "prepared")
+    assert read.num_blocks() == 3
+    assert_rows(read)
+    with pytest.raises(FileExistsError, match="from_spark: "):
+        data.from_spark(frame, path=tmp_path / "prepared")
+
+
+def test_spark_types(spark: Any, tmp_path: Path) -> None:
+    """Nulls, dates and what Spark has types of its own for; the same in memory and by files."""
+    frame = spark.sql("select 1 as i, cast(2 as short) as small, cast(null as double) as none, "
+                      "date '2026-01-02' as day, cast('ab' as binary) as raw, "
+                      "timestamp '2026-01-02 03:04:05' as at, cast(1.5 as float) as f")
+    here, = data.from_spark(frame).take_all()
+    there, = data.from_spark(frame, path=tmp_path / "types").take_all()
+    assert here == there
+    assert (here["i"], here["small"], here["none"], here["raw"]) == (1, 2, None, b"ab")
+    assert here["f"] == 1.5 and str(here["day"]).startswith("2026-01-02")
 
 
 # --- functions and files --------------------------------------------------------------------------

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import manta
 from manta import data
 from manta.data import col
+from manta.data import parquet as reader
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -103,7 +105,7 @@ def test_what_cannot_be(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"c\.parquet: its columns are not those of"):
         data.read_parquet(folder)
     parquet.write_table(pyarrow.table({"l": [[1], [2, 3]]}), tmp_path / "list.parquet")
-    with pytest.raises(RuntimeError, match="l"):
+    with pytest.raises(ValueError, match="column 'l' has lists of different lengths.*\nhint: pad"):
         data.read_parquet(tmp_path / "list.parquet")
 
 
@@ -133,3 +135,54 @@ def test_tensors_are_arrows_tensors() -> None:
     a = numpy.arange(24, dtype="f4").reshape(4, 2, 3)
     got = pyarrow.table(data.from_numpy({"t": a}))["t"]
     assert got.combine_chunks().to_numpy_ndarray().tolist() == a.tolist()
+
+
+def test_folders_patterns_and_what_is_no_parquet(tmp_path: Path) -> None:
+    for part in ("k=1", "k=2"):
+        data.from_items([{"a": i} for i in range(3)]).write_parquet(tmp_path / "all" / part)
+    for path in (tmp_path / "all", tmp_path / "all" / "*", tmp_path / "all" / "**" / "*.parquet"):
+        assert data.read_parquet(path).count() == 6
+    uri = f"file://{tmp_path}/all/*/*.parquet"
+    assert len(reader._matching_keys(uri)) == 2
+    (tmp_path / "bad.parquet").write_bytes(b"no parquet at all")
+    with pytest.raises(ValueError, match=r"bad\.parquet: is no whole Parquet file: .*\nhint: "):
+        data.read_parquet(tmp_path / "bad.parquet")
+    with pytest.raises(FileNotFoundError, match=r"none\*: no file has such a name\nhint: "):
+        data.read_parquet(tmp_path / "none*")
+    with pytest.raises(ValueError, match="not from HTTP\nhint: fetch the file"):
+        data.read_parquet("http://localhost/x.parquet")
+
+
+def test_lists_of_one_length_are_tensors(tmp_path: Path) -> None:
+    good = pyarrow.table({"e": [None, [1.0, 2.0], [3.0, 4.0]], "ok": [[True, False]] * 3,
+                          "y": [0, 1, 2]})
+    odd = pyarrow.table({"e": [[1.0, 2.0], [3.0], [4.0]], "ok": [[True, False]] * 3,
+                         "y": [3, 4, 5]})
+    parquet.write_table(good, tmp_path / "a.parquet", row_group_size=2)
+    d = data.read_parquet(tmp_path)
+    assert d.schema().types == ["f64[2]", "u8[2]", "i64"]
+    assert [r["e"] if r["e"] is None else r["e"].tolist() for r in d.take_all()] == [
+        None, [1, 2], [3, 4]]
+    x, y = next(data.from_arrow(good.slice(1)).drop_columns("ok").to_torch(batch_size=2))
+    assert x.tolist() == [[1, 2], [3, 4]] and y.tolist() == [[1], [2]]
+    made = d.select_columns("y").map_batches(lambda t: good, batch_format="pyarrow")
+    assert made.schema().types == ["f64[2]", "u8[2]", "i64"]
+    parquet.write_table(odd, tmp_path / "b.parquet", row_group_size=3)
+    said = r"b\.parquet, row group 0: column 'e' has lists of different lengths.*\nhint: pad"
+    with pytest.raises(Exception, match=said):
+        data.read_parquet(tmp_path).take_all()
+    with pytest.raises(ValueError, match=said):
+        data.read_parquet(tmp_path / "b.parquet")
+    assert data.read_parquet(tmp_path, columns=["y"]).count() == 6
+
+
+def test_columns_that_nobody_wants_may_be_anything(tmp_path: Path) -> None:
+    table = pyarrow.table({"s": [{"a": 1}], "words": [["x"]], "yes": [1], "no": [2.5]})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    assert data.read_parquet(tmp_path, columns=["no", "yes"]).take_all() == [{"no": 2.5, "yes": 1}]
+    with pytest.raises(manta.Error, match='column "s" has the Arrow type "\\+s".*\nhint: '):
+        data.read_parquet(tmp_path)
+    parquet.write_table(pyarrow.table({"yes": [7], "more": ["x"]}), tmp_path / "y.parquet")
+    assert [r["yes"] for r in data.read_parquet(tmp_path, columns=["yes"]).take_all()] == [1, 7]
+    with pytest.raises(manta.NoColumn, match='no column "yess"\nhint: the nearest name is "yes"'):
+        data.read_parquet(tmp_path, columns=["yess"])
