@@ -199,7 +199,11 @@ static PyObject *unpickle(const manta_value *bytes)
 // The same few names come again and again: interned, they are one object and are hashed once.
 static PyObject *to_key(const char *key)
 {
-  return PyUnicode_InternFromString(key);
+  PyObject *o = PyUnicode_InternFromString(key);
+  if (o)
+    return o;
+  PyErr_Clear(); // a C program's, that is not UTF-8
+  return PyUnicode_DecodeUTF8(key, (Py_ssize_t)strlen(key), "replace");
 }
 
 static PyObject *to_dict(const manta_value *v, bool own)

@@ -106,6 +106,17 @@ PyObject *mpy_from_own(const manta_value *v);
 int mpy_add_trainer(PyObject *module);
 int mpy_add_run(PyObject *module);
 int mpy_add_sink(PyObject *module);
+
+/* Sinks out of None or a list of (kind, options); false with an exception. Finish them in either
+ * case. */
+#define MPY_MAX_SINKS 64
+struct mpy_sinks {
+  manta_sink sink[MPY_MAX_SINKS];
+  manta_value options[MPY_MAX_SINKS];
+  size_t count;
+};
+bool mpy_take_sinks(PyObject *list, struct mpy_sinks *s);
+void mpy_sinks_fini(struct mpy_sinks *s);
 int mpy_add_checkpoint(PyObject *module);
 int mpy_add_comm(PyObject *module);    /* Comm, Work */
 int mpy_add_session(PyObject *module); /* functions */

@@ -5,6 +5,8 @@
  * Outside of a worker each gives NULL in Python's sense: the functions of manta.sgd look first
  * (in_worker) and say what is to be said.
  */
+#include <string.h>
+
 #include "ext.h"
 
 #define MAX_METRICS 256 /* on the stack; more go through a dict */
@@ -40,14 +42,56 @@ static PyObject *send_row(manta_session *s, const manta_value *row)
   return done(st, &err);
 }
 
-static bool take_metrics(manta_pair *pairs, PyObject *const *values, PyObject *names, Py_ssize_t n)
+// What UTF-8 has no bytes for, a lone surrogate, is written as its escape: \udcff. `held` keeps the
+// text.
+static const char *metric_name(PyObject *name, PyObject **held)
+{
+  Py_ssize_t size = 0;
+  const char *text = PyUnicode_AsUTF8AndSize(name, &size);
+  if (!text) {
+    PyErr_Clear();
+    PyObject *bytes = PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace");
+    if (!bytes)
+      return NULL;
+    if (!*held)
+      *held = PyList_New(0);
+    bool kept = *held && PyList_Append(*held, bytes) == 0;
+    text = kept ? PyBytes_AsString(bytes) : NULL;
+    size = PyBytes_Size(bytes);
+    Py_DecRef(bytes);
+  }
+  if (!text || strlen(text) == (size_t)size)
+    return text;
+  PyErr_Format(PyExc_ValueError, "the name of a metric has a NUL in it: %R", name);
+  return NULL;
+}
+
+// Which one it was: what pickle says names a type alone.
+static void refuse_metric(PyObject *name)
+{
+  PyObject *type, *value, *trace;
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+    return; // Ctrl-C
+  PyErr_Fetch(&type, &value, &trace);
+  if (value)
+    PyErr_Format(PyExc_TypeError, "the metric %R cannot be reported: %S", name, value);
+  else
+    PyErr_Format(PyExc_TypeError, "the metric %R cannot be reported", name);
+  Py_DecRef(type);
+  Py_DecRef(value);
+  Py_DecRef(trace);
+}
+
+static bool take_metrics(manta_pair *pairs, PyObject *const *values, PyObject *names, Py_ssize_t n,
+                         PyObject **held)
 {
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *name = PyTuple_GetItem(names, i);
-    pairs[i] = (manta_pair){.key = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL};
-    if (!pairs[i].key || !mpy_to_value(values[i], MPY_LOOSE, &pairs[i].value)) {
-      if (!PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "the metric %R cannot be reported", name);
+    pairs[i] = (manta_pair){.key = name ? metric_name(name, held) : NULL};
+    if (!pairs[i].key)
+      return false;
+    if (!mpy_to_value(values[i], MPY_LOOSE, &pairs[i].value)) {
+      refuse_metric(name);
       return false;
     }
   }
@@ -68,9 +112,11 @@ static PyObject *report(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                         "a report of %zd metrics; at most %d: what belongs together can be a dict",
                         n, MAX_METRICS);
   manta_value row = {.type = MANTA_MAP, .count = (uint32_t)n, .u.pairs = pairs};
-  PyObject *result = take_metrics(pairs, args, names, n) ? send_row(s, &row) : NULL;
+  PyObject *held = NULL;
+  PyObject *result = take_metrics(pairs, args, names, n, &held) ? send_row(s, &row) : NULL;
   for (Py_ssize_t i = 0; i < n; i++)
     manta_value_fini(&pairs[i].value);
+  Py_DecRef(held);
   return result;
 }
 

@@ -1,9 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * python/ext/sink.c - a sink without a run: for callbacks that are called by hand, or that change
- * what is written.
+ * python/ext/sink.c - the sinks of a run or an experiment; and a sink without a run: for callbacks
+ * that are called by hand, or that change what is written.
  */
 #include "ext.h"
+
+void mpy_sinks_fini(struct mpy_sinks *s)
+{
+  for (int i = 0; i < MPY_MAX_SINKS; i++)
+    manta_value_fini(&s->options[i]);
+}
+
+bool mpy_take_sinks(PyObject *list, struct mpy_sinks *s)
+{
+  Py_ssize_t n = list == Py_None ? 0 : PyList_Size(list);
+  if (n < 0 || n > MPY_MAX_SINKS) {
+    if (n > 0)
+      PyErr_Format(PyExc_ValueError, "a run has at most %d sinks", MPY_MAX_SINKS);
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *options;
+    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "sO", &s->sink[i].kind, &options) ||
+        !mpy_to_value(options, MPY_LOOSE, &s->options[i]))
+      return false;
+    s->sink[i].options = &s->options[i];
+  }
+  s->count = (size_t)n;
+  return true;
+}
 
 typedef struct {
   PyObject_HEAD manta_sink_writer *w;

@@ -230,54 +230,22 @@ static void dealloc(PyObject *self)
 
 // --- runs ----------------------------------------------------------------------------------------
 
-#define MAX_SINKS 64
-
-struct sinks {
-  manta_sink sink[MAX_SINKS];
-  manta_value options[MAX_SINKS];
-};
-
-static void sinks_fini(struct sinks *s)
-{
-  for (int i = 0; i < MAX_SINKS; i++)
-    manta_value_fini(&s->options[i]);
-}
-
-// A list of (kind, options).
-static bool take_sinks(PyObject *list, manta_run_config *rc, struct sinks *s)
-{
-  Py_ssize_t n = list == Py_None ? 0 : PyList_Size(list);
-  if (n < 0 || n > MAX_SINKS) {
-    if (n > 0)
-      PyErr_Format(PyExc_ValueError, "a run has at most %d sinks", MAX_SINKS);
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *options;
-    if (!PyArg_ParseTuple(PyList_GetItem(list, i), "sO", &s->sink[i].kind, &options) ||
-        !mpy_to_value(options, MPY_LOOSE, &s->options[i]))
-      return false;
-    s->sink[i].options = &s->options[i];
-  }
-  rc->sinks = s->sink;
-  rc->sink_count = (size_t)n;
-  return true;
-}
-
 static PyObject *start_run(PyObject *self, manta_run_config *rc, PyObject *config, PyObject *sinks,
                            Py_buffer *bytes, const struct mpy_calls *calls)
 {
   manta_value map = {0};
-  struct sinks taken = {0};
+  struct mpy_sinks taken = {0};
   manta_trainer *t = open_trainer(self);
-  bool ok = t && take_sinks(sinks, rc, &taken) &&
+  bool ok = t && mpy_take_sinks(sinks, &taken) &&
             (config == Py_None || mpy_to_value(config, MPY_LOOSE, &map));
+  rc->sinks = taken.sink;
+  rc->sink_count = taken.count;
   rc->config = config == Py_None ? NULL : &map;
   rc->payload = bytes->buf;
   rc->payload_bytes = bytes->buf ? (size_t)bytes->len : 0;
   PyObject *run = ok ? mpy_run_new(t, self, rc, calls) : NULL;
   manta_value_fini(&map);
-  sinks_fini(&taken);
+  mpy_sinks_fini(&taken);
   return run;
 }
 

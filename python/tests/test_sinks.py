@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from children import child
 from manta import sgd
 from manta.sgd import CSVCallback, JsonCallback, SGDCallback, TensorboardCallback, Trainer
 
@@ -145,8 +146,8 @@ def test_values_of_all_kinds(tmp_path: Path, board: Any,
     png = (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x02\0\0\0\x03\x08\x02\0\0\0" + b"\0" * 8)
 
     def odd() -> None:
-        sgd.report(loss=math.nan, **{"a/b": 1, "c\nd": 2.5, "é": math.inf, "": 0}, some={1, 2},
-                   image=png)
+        sgd.report(loss=math.nan, **{"a/b": 1, "c\nd": 2.5, "é": math.inf, "": 0, "\udcff": 7},
+                   some={1, 2}, image=png)
         sgd.report(loss=1.0, late=3)
 
     with Trainer(None, callbacks=[JsonCallback(tmp_path), CSVCallback(tmp_path),
@@ -154,7 +155,7 @@ def test_values_of_all_kinds(tmp_path: Path, board: Any,
         t.run(odd)
     first, second = (rows[0] for rows in json.loads((tmp_path / "results.json").read_text()))
     assert first["loss"] is None and first["é"] is None and first["c\nd"] == 2.5
-    assert first["some"] == "{1, 2}"
+    assert first["some"] == "{1, 2}" and first["\\udcff"] == 7
     assert capfd.readouterr().err.count("is NaN or infinite") == 1
     rows = lines(tmp_path / "progress.csv")
     assert rows[0]["loss"] == "nan" and rows[0]["é"] == "inf" and rows[0]["late"] == ""
@@ -165,18 +166,6 @@ def test_values_of_all_kinds(tmp_path: Path, board: Any,
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
-
-
-def child(name: str) -> int | None:
-    """The process id of a child of ours that has this name."""
-    for task in Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            try:
-                if Path(f"/proc/{pid}/comm").read_text().strip() == name:
-                    return int(pid)
-            except OSError:
-                pass
-    return None
 
 
 def test_a_killed_process_of_sinks_doubles_nothing(capfd: pytest.CaptureFixture[str]) -> None:
@@ -248,6 +237,38 @@ def test_a_directory_that_cannot_be_written_is_a_warning(
         t.run(train, {"n": 3}, callbacks=[JsonCallback("/proc/none")])
     said = capfd.readouterr().err
     assert "sink json" in said and "/proc/none" in said and "did not get all" in said
+
+
+FULL = """
+import sys
+from manta import sgd
+from manta.sgd import CSVCallback, JsonCallback, Trainer
+def train():
+    for i in range(20000):
+        sgd.report(loss=1 / (i + 1), text="x" * 200)
+with Trainer(None, callbacks=[JsonCallback(sys.argv[1]), CSVCallback(sys.argv[1])]) as t:
+    t.run(train)
+    print(t.latest_run_dir)
+"""
+
+
+def test_a_full_disk_is_told_of_once(tmp_path: Path) -> None:
+    script, full = tmp_path / "main.py", tmp_path / "full"
+    script.write_text(FULL)
+    full.mkdir()
+    own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+           'mount -t tmpfs -o size=2m none "$1" && shift && exec "$@"', "sh", str(full)]
+    if subprocess.run([*own, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no file systems of one's own here")
+    done = subprocess.run([*own, sys.executable, script, full], timeout=50, capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("No space left on device; trying again") == 2, done.stderr
+    assert "works again" not in done.stderr and done.stderr.count("did not get all") == 2
+    run = Path(done.stdout.strip())  # its directory is elsewhere, and has all of it
+    written = subprocess.run([str(Path(sys.executable).parent / "manta"), "sink", run], timeout=50)
+    assert written.returncode == 0
+    assert iterations(full / "results.json") == list(range(1, 20001))
 
 
 @pytest.mark.parametrize(("make", "error", "word"), [

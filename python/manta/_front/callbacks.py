@@ -67,11 +67,38 @@ def _accepted(method: Callable[..., Any], offered: dict[str, Any]) -> dict[str, 
     return offered if names is None else {k: offered[k] for k in names if k in offered}
 
 
+class Failures:
+    """Shows what callbacks raise: the first time with its traceback, the others as a number at the
+    end. A callback that fails with every row fails a million times."""
+
+    def __init__(self, what: str):
+        self._what = what  # goes on
+        self._times: dict[tuple[str, str, type], int] = {}
+
+    def took(self, callback: Any, method: str, error: Exception) -> bool:
+        """Whether to go on; called in the handler."""
+        if getattr(callback, "on_error", "") == "raise" or getattr(callback, "raise_errors", False):
+            return False
+        key = (type(callback).__name__, method, type(error))
+        self._times[key] = self._times.get(key, 0) + 1
+        if self._times[key] == 1:
+            print(f"manta: {key[0]}.{method} failed; the {self._what} continues", file=sys.stderr)
+            traceback.print_exc()
+        return True
+
+    def sum_up(self) -> None:
+        for (name, method, error), n in self._times.items():
+            if n > 1:
+                print(f"manta: {name}.{method} failed {n} times with {error.__name__}",
+                      file=sys.stderr)
+
+
 class Caller:
     """Calls a list of callbacks; one that fails is shown, and the run goes on."""
 
     def __init__(self, callbacks: list[Any]):
         self.callbacks = callbacks
+        self._failures = Failures("run")
         # Looked up once: a signature costs more than most callbacks.
         self._handlers = [(c, c.handle_result, _takes(c.handle_result)) for c in callbacks
                           if _handles(c)]
@@ -94,19 +121,15 @@ class Caller:
         for c in self.callbacks:
             if (method := getattr(c, "finish_training", None)) is not None:
                 self._call(c, method, (), _accepted(method, info))
+        self._failures.sum_up()
 
-    @staticmethod
-    def _call(callback: Any, method: Callable[..., Any], args: tuple[Any, ...],
+    def _call(self, callback: Any, method: Callable[..., Any], args: tuple[Any, ...],
               kwargs: dict[str, Any]) -> None:
         try:
             method(*args, **kwargs)
-        except Exception:
-            if getattr(callback, "on_error", "") == "raise" or getattr(callback, "raise_errors",
-                                                                       False):
+        except Exception as e:
+            if not self._failures.took(callback, method.__name__, e):
                 raise
-            print(f"manta: {type(callback).__name__}.{method.__name__} failed; the run continues",
-                  file=sys.stderr)
-            traceback.print_exc()
 
 
 def _handles(callback: Any) -> bool:
@@ -126,13 +149,20 @@ def _takes(method: Callable[..., Any]) -> list[str] | None:
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def checked(given: Any) -> list[Any]:
-    """What `callbacks` of a trainer or a run is given."""
+def checked(given: Any, of_trials: bool = False) -> list[Any]:
+    """What `callbacks` of a trainer or a run is given; of_trials: those of experiments, too."""
     if given is None:
         return []
     if isinstance(given, (str, dict)) or not isinstance(given, Iterable):
         raise TypeError(f"callbacks must be a list, not {given!r}\nhint: callbacks=[…]")
-    return [_checked_one(c) for c in given]
+    return [c if of_trials and is_of_trials(c) else _checked_one(c) for c in given]
+
+
+def is_of_trials(callback: Any) -> bool:
+    """Whether it is a callback of experiments, as manta.tune.Callback."""
+    return not isinstance(callback, type) and not hasattr(callback, "handle_result") and any(
+        hasattr(callback, name) for name in ("on_trial_start", "on_trial_result",
+                                             "on_trial_complete", "on_experiment_end"))
 
 
 def _checked_one(callback: Any) -> Any:

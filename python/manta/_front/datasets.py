@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 _ALONE = "dataset"  # the name of the one that is given by itself
 
 
+class Whole:
+    """A data set of which every worker gets all rows."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def named(self, name: str) -> Whole:
+        return Whole(self.dataset.named(name))
+
+    def get_shard(self) -> Dataset:
+        return self.dataset
+
+
 # --- in the driver --------------------------------------------------------------------------------
 
 
@@ -25,7 +38,7 @@ def checked(given: Any, argument: str = "dataset") -> Any:
     if isinstance(given, (list, tuple)):
         return tuple(checked(v, f"{argument}[{i}]") for i, v in enumerate(given))
     from manta import data
-    if isinstance(given, data.Dataset):
+    if isinstance(given, (data.Dataset, Whole)):
         return given
     for offers, read in (("__arrow_c_stream__", data.from_arrow),
                          ("__arrow_c_array__", data.from_arrow),
@@ -68,12 +81,12 @@ def get_dataset(name: str | None = None) -> Any:
     """What was given to run(dataset=…): a Dataset, or one of a dict by its name. Of the whole
     `get_shard(rank)` is the part of a worker."""
     given = _needed("get_dataset")
-    return given if name is None else _pick(given, name, "get_dataset")
+    return _each(given if name is None else _pick(given, name, "get_dataset"), _all_of)
 
 
 def get_datasets() -> Any:
     """The same: the tuple or the dict that was given."""
-    given = _needed("get_datasets")
+    given = _each(_needed("get_datasets"), _all_of)
     return given if isinstance(given, (tuple, dict)) else (given,)
 
 
@@ -110,7 +123,11 @@ def _pick(given: Any, name: Any, call: str) -> Any:
     raise KeyError(f"{call}({name!r}): the run has one data set, without a name")
 
 
-def _each(given: Any, f: Callable[[Dataset], Any]) -> Any:
+def _all_of(given: Dataset | Whole) -> Dataset:
+    return given.dataset if isinstance(given, Whole) else given
+
+
+def _each(given: Any, f: Callable[[Any], Any]) -> Any:
     if isinstance(given, dict):
         return {k: _each(v, f) for k, v in given.items()}
     if isinstance(given, tuple):

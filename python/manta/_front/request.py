@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from dataclasses import dataclass
@@ -122,7 +123,10 @@ class RunRequest:
 
 
 def name_of(function: Any) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)
+    """Of a function, or of the function of a partial; else of what kind it is."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 def arguments_of(function: Any, config: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

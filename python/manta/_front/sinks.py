@@ -40,6 +40,7 @@ class SinkCallback(SGDCallback):
             self._options["aggregate"] = aggregate
         self._directory: Path | None = None  # of the run
         self._writer: _manta.Sink | None = None
+        self._writers: dict[str, _manta.Sink] = {}  # by trial
         self._rows = 0
 
     @property
@@ -80,8 +81,38 @@ class SinkCallback(SGDCallback):
             self._writer.close()
             self._writer = None
 
+    # --- the same of a trial of an experiment, by hand or by a subclass ---------------------------
+
+    def log_trial_start(self, trial: Any) -> None:
+        self._writers[trial.trial_id] = _manta.Sink(
+            self._kind, self._options, str(trial.logdir), _config.described(trial.config or {}))
+
+    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+        if trial.trial_id not in self._writers:
+            self.log_trial_start(trial)
+        row = {k: v for k, v in result.items() if k != "config"}
+        self._writers[trial.trial_id].put(result.get("training_iteration") or iteration, [row])
+
+    def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+        if (writer := self._writers.pop(trial.trial_id, None)) is not None:
+            writer.close()
+
+    def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        if trial.trial_id not in self._writers:
+            self.log_trial_start(trial)
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any],
+                        **info: Any) -> None:
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self.log_trial_end(trial)
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        self.log_trial_end(trial, failed=True)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_writer": None}
+        return {**self.__dict__, "_writer": None, "_writers": {}}
 
 
 @public
@@ -116,6 +147,7 @@ class TensorboardCallback(SinkCallback):
                          aggregate=aggregate)
 
 
+CSVLoggerCallback = CSVCallback
 JsonLoggerCallback = JsonCallback
 TBXLoggerCallback = TensorboardCallback
 
@@ -147,6 +179,18 @@ def is_fed(callback: Any) -> bool:
     return isinstance(callback, SinkCallback) and all(
         getattr(type(callback), name) is getattr(SinkCallback, name)
         for name in ("start_training", "handle_result", "finish_training"))
+
+
+def is_fed_trials(callback: Any) -> bool:
+    """The same of the trials of an experiment."""
+    return isinstance(callback, SinkCallback) and all(
+        getattr(type(callback), name) is getattr(SinkCallback, name)
+        for name in dir(SinkCallback) if name.startswith(("log_trial_", "on_trial_")))
+
+
+def is_called_of_trials(callback: Any) -> bool:
+    """A sink of a subclass that changes what is written of a trial."""
+    return isinstance(callback, SinkCallback) and not is_fed_trials(callback)
 
 
 def of(callbacks: list[Any]) -> list[tuple[str, dict[str, Any]]]:

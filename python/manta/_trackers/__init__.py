@@ -13,6 +13,10 @@ from typing import Any, Callable
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+class Refused(Exception):
+    """There is no use in trying again."""
+
+
 def serve(answer: Answer, to: socket.socket) -> None:
     """Answers until the other side is gone."""
     with to.makefile("r", encoding="utf-8", errors="replace") as questions:
@@ -20,5 +24,9 @@ def serve(answer: Answer, to: socket.socket) -> None:
             try:
                 said = answer(json.loads(line))
             except Exception as e:  # the sink shows it, and comes again unless it is of no use
-                said = {"error": f"{type(e).__name__}: {e}", "final": isinstance(e, ImportError)}
-            to.sendall(json.dumps(said).encode() + b"\n")
+                final = isinstance(e, (ImportError, Refused))
+                said = {"error": f"{type(e.__cause__ or e).__name__}: {e}", "final": final}
+            try:
+                to.sendall(json.dumps(said).encode() + b"\n")
+            except ConnectionError:  # it was not waited for
+                return

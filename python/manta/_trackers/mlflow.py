@@ -7,17 +7,22 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from manta._trackers import Refused
+
 
 class Store:
     def __init__(self) -> None:
         self._client: Any = None
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        from mlflow.exceptions import MlflowException
         if asked["call"] == "open":
             from mlflow import MlflowClient
-            self._client = MlflowClient(asked["uri"] or None)
+            try:
+                self._client = MlflowClient(asked["uri"] or None)
+            except MlflowException as e:  # no store of that kind, or none that is served any more
+                raise Refused(e.message) from e
             return {}
-        from mlflow.exceptions import MlflowException
         method = getattr(self, "_" + asked["call"].replace("/", "_").replace("-", "_"))
         try:
             return {"status": 200, "body": method(asked["body"])}

@@ -16,7 +16,7 @@ from manta._front.fit.result import Result
 __all__ = ["Checkpoint", "CheckpointConfig", "FailureConfig", "Result", "RunConfig",
            "ScalingConfig", "SyncConfig", "session"]
 
-_SUBMODULES = ("checkpoint", "config", "result", "session")
+_SUBMODULES = ("checkpoint", "config", "integrations", "result", "session")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,15 +8,15 @@ from typing import NoReturn
 from manta._front import refuse as _refuse
 from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback,
                                     TrainingCallback)
-from manta._front.sinks import (CSVCallback, JsonCallback, JsonLoggerCallback, TBXLoggerCallback,
-                                TensorboardCallback)
+from manta._front.sinks import (CSVCallback, CSVLoggerCallback, JsonCallback, JsonLoggerCallback,
+                                TBXLoggerCallback, TensorboardCallback)
 from manta._front.trackers import (MLflowLoggerCallback, MlflowCallback, WandbCallback,
                                    WandbLoggerCallback)
 
-__all__ = ["CSVCallback", "JsonCallback", "JsonLoggerCallback", "MLflowLoggerCallback",
-           "MlflowCallback", "PrintCallback", "ProgressCallback", "SGDCallback",
-           "TBXLoggerCallback", "TensorboardCallback", "TrainingCallback", "WandbCallback",
-           "WandbLoggerCallback"]
+__all__ = ["CSVCallback", "CSVLoggerCallback", "JsonCallback", "JsonLoggerCallback",
+           "MLflowLoggerCallback", "MlflowCallback", "PrintCallback", "ProgressCallback",
+           "SGDCallback", "TBXLoggerCallback", "TensorboardCallback", "TrainingCallback",
+           "WandbCallback", "WandbLoggerCallback"]
 __path__: list[str] = []  # so that `from … import Missing` asks for a module, and is told
 
 

@@ -16,8 +16,8 @@ from manta._front import look_up as _look_up
 from manta._front.callbacks import (PrintCallback, ProgressCallback, SGDCallback,
                                     TrainingCallback)
 from manta._front.fit.checkpoint import Checkpoint
-from manta._front.fit.configs import (CheckpointConfig, FailureConfig, RunConfig, ScalingConfig,
-                                      SyncConfig)
+from manta._front.fit.configs import (CheckpointConfig, DataConfig, FailureConfig, RunConfig,
+                                      ScalingConfig, SyncConfig)
 from manta._front.datasets import (get_data_shard, get_dataset, get_dataset_shard,
                                    get_datasets)
 from manta._front.fit.context import get_checkpoint, get_context
@@ -38,10 +38,10 @@ from manta._front.trainer import Trainer
 from manta._front.worker_group import WorkerGroup
 
 __all__ = ["Backend", "BackendConfig", "CSVCallback", "Checkpoint", "CheckpointConfig",
-           "CheckpointStrategy", "DataParallelTrainer", "FailureConfig", "HorovodConfig", "Host",
-           "JsonCallback", "JsonLoggerCallback", "MLflowLoggerCallback", "MlflowCallback",
-           "PrintCallback", "ProgressCallback", "Result", "RunConfig", "SGDCallback",
-           "ScalingConfig", "SessionError", "SyncConfig", "TBXLoggerCallback",
+           "CheckpointStrategy", "DataConfig", "DataParallelTrainer", "FailureConfig",
+           "HorovodConfig", "Host", "JsonCallback", "JsonLoggerCallback", "MLflowLoggerCallback",
+           "MlflowCallback", "PrintCallback", "ProgressCallback", "Result", "RunConfig",
+           "SGDCallback", "ScalingConfig", "SessionError", "SyncConfig", "TBXLoggerCallback",
            "TensorboardCallback", "TensorflowConfig", "TorchConfig", "Trainer", "TrainingCallback",
            "TrainingFailedError", "WandbCallback", "WandbLoggerCallback", "WorkerGroup",
            "get_checkpoint", "get_context", "get_data_shard", "get_dataset", "get_dataset_shard",

@@ -66,7 +66,7 @@ def train(config: dict[str, Any]) -> None:
     begin = (sgd.load_checkpoint() or {"i": 0})["i"]
     for i in range(begin + 1, config["n"] + 1):
         time.sleep(config["s"])
-        sgd.report(loss=1 / i, odd=math.nan if i == 2 else 1, nested={"x": i})
+        sgd.report(loss=1 / i, odd=math.nan if i == 2 else 1, nested={"x": i}, **{"损失": i})
         if i % 10 == 0:
             sgd.save_checkpoint(i=i)
         if config.get("die") == i and begin == 0 and sgd.world_rank() == 0:
@@ -132,4 +132,77 @@ def test_a_store_that_is_no_server(tmp_path: Path) -> None:
     client, found = run(tmp_path, f"sqlite:///{tmp_path}/own.db", "local", n=20, s=0.01, die=15,
                         save_artifact=False)
     assert steps(client, found) == list(range(1, 21)) and found.info.status == "FINISHED"
+    assert steps(client, found, "损失") == list(range(1, 21))
     assert found.data.params["deep/lr"] == "0.5"
+
+
+def test_a_store_that_mlflow_refuses_is_not_waited_for(tmp_path: Path,
+                                                       capfd: pytest.CaptureFixture[str]) -> None:
+    with Trainer(None, logdir=tmp_path) as t:
+        t.run(train, {"n": 3, "s": 0}, callbacks=[MlflowCallback("gopher://nobody/there")])
+    said = capfd.readouterr().err
+    assert "gopher" in said and "did not get all" in said, said
+    assert "trying again" not in said and "Traceback" not in said, said
+
+
+def test_each_trial_is_a_run(server: Server, tmp_path: Path) -> None:
+    from manta import tune
+    from manta.air.integrations.mlflow import MLflowLoggerCallback
+    tune.run(lambda config: tune.report(loss=config["x"]), {"x": tune.grid_search([1, 2])},
+             verbose=0, local_dir=tmp_path,
+             callbacks=[MLflowLoggerCallback(server.uri, experiment_name="tuned")])
+    client = MlflowClient(server.uri)
+    experiment = client.get_experiment_by_name("tuned")
+    assert experiment is not None
+    found = client.search_runs([experiment.experiment_id])
+    assert sorted((r.data.params["x"], r.data.metrics["loss"]) for r in found) == [("1", 1.0),
+                                                                                   ("2", 2.0)]
+    assert {r.info.status for r in found} == {"FINISHED"}
+
+
+def by_itself(config: dict[str, Any]) -> None:
+    """Logs in the worker, dies once, and goes on with the same run."""
+    from manta.air.integrations.mlflow import setup_mlflow
+    mlflow = setup_mlflow(config, tracking_uri=config["uri"], experiment_name="by itself",
+                          create_experiment_if_not_exists=True)
+    start = (sgd.load_checkpoint() or {"i": 0})["i"]
+    for i in range(start, 4):
+        mlflow.log_metric("loss", 1 / (i + 1), step=i)
+        sgd.save_checkpoint(i=i + 1)
+        sgd.report(i=i)
+        if i == 1 and start == 0 and sgd.world_rank() == 0:
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_train_function_logs_by_itself(server: Server, tmp_path: Path) -> None:
+    with Trainer(None, num_workers=2, logdir=tmp_path) as t:
+        t.run(by_itself, {"uri": server.uri, "deep": {"lr": 0.5}})
+    client = MlflowClient(server.uri)
+    experiment = client.get_experiment_by_name("by itself")
+    assert experiment is not None
+    found, = client.search_runs([experiment.experiment_id])  # rank 1 has none
+    assert set(steps(client, found)) == {0, 1, 2, 3} and found.info.status == "FINISHED"
+    assert found.data.params["deep/lr"] == "0.5"
+
+
+def trial_by_itself(config: dict[str, Any]) -> None:
+    from manta import tune
+    from manta.air.integrations.mlflow import setup_mlflow
+    setup_mlflow(config).log_metric("loss", config["x"])
+    tune.report(loss=config["x"])
+    if config["x"] == 2:
+        raise ValueError("no use")
+
+
+def test_a_trial_logs_by_itself(server: Server, tmp_path: Path) -> None:
+    """As the part of the config says; its run ends as it does."""
+    from manta import tune
+    client = MlflowClient(server.uri)
+    experiment = client.create_experiment("trials")
+    tune.run(trial_by_itself, {"x": tune.grid_search([1, 2]),
+                               "mlflow": {"tracking_uri": server.uri, "experiment_name": "trials"}},
+             verbose=0, local_dir=tmp_path, raise_on_failed_trial=False)
+    found = {r.data.params["x"]: r for r in client.search_runs([experiment])}
+    assert {x: r.info.status for x, r in found.items()} == {"1": "FINISHED", "2": "FAILED"}
+    assert found["1"].data.metrics == {"loss": 1.0} and list(found["1"].data.params) == ["x"]

@@ -89,3 +89,36 @@ def test_a_package_that_is_not_there_is_told(tmp_path: Path,
     with Trainer(None, num_workers=1, logdir=tmp_path) as t:
         assert t.run(lambda: 7, callbacks=[callback]) == [7]
     assert "the helper process for wandb ended: exit code 1" in capfd.readouterr().err
+
+
+def test_each_trial_is_a_run(tmp_path: Path) -> None:
+    from manta import tune
+    from manta.air.integrations.wandb import WandbLoggerCallback
+    found = tune.run(lambda config: tune.report(loss=config["x"], left_out=1),
+                     {"x": tune.grid_search([1, 2])}, verbose=0, local_dir=tmp_path,
+                     max_concurrent_trials=1, callbacks=[WandbLoggerCallback(
+                         project="p", mode="offline", excludes=["left_out"], job_type="sweep")])
+    ids = set()
+    for trial in found.trials:
+        id, rows, config, codes = kept(trial.logdir)
+        ids |= id
+        assert config["x"] == trial.config["x"] and codes == [0]
+        assert [row["loss"] for row in rows] == [config["x"]] and "left_out" not in rows[0]
+    assert len(ids) == 2
+
+
+def by_itself(config: dict[str, Any]) -> None:
+    from manta.air.integrations.wandb import setup_wandb
+    run = setup_wandb(config, project="p", mode="offline")
+    for i in range(3):
+        run.log({"loss": i})
+        sgd.report(i=i)
+    run.finish()
+
+
+def test_a_train_function_logs_by_itself(tmp_path: Path) -> None:
+    with Trainer(None, num_workers=2, logdir=tmp_path) as t:
+        t.run(by_itself, {"lr": 0.5})
+        ids, rows, config, codes = kept(str(t.latest_run_dir))
+    assert len(ids) == 1 and config["lr"] == 0.5 and codes == [0]  # rank 1 has none
+    assert [row["loss"] for row in rows] == [0, 1, 2]

@@ -114,13 +114,37 @@ class CheckpointConfig:
         n = self.checkpoint_frequency
         if n is not None and (not _is_int(n) or n < 0):
             raise ValueError(f"checkpoint_frequency must be an int >= 0, not {n!r}")
-        if self.checkpoint_at_end:
-            raise ValueError("checkpoint_at_end: only the train function knows its state\n"
-                             "hint: report(metrics, checkpoint=…) with the last report")
 
     def strategy(self) -> CheckpointStrategy:
         return CheckpointStrategy(self.num_to_keep, self.checkpoint_score_attribute,
                                   self.checkpoint_score_order)
+
+
+@public
+@dataclass
+class DataConfig:
+    """Which of the datasets= each worker gets a shard of; of the others it gets all rows.
+
+    datasets_to_split: "all", or a list of names. execution_options and enable_shard_locality are
+    those of Ray's engine, and do nothing."""
+    datasets_to_split: Any = "all"
+    execution_options: Any = None
+    enable_shard_locality: bool = True
+
+    def __post_init__(self) -> None:
+        names = self.datasets_to_split
+        if names != "all" and (not isinstance(names, (list, tuple))
+                               or not all(isinstance(n, str) for n in names)):
+            raise TypeError(f'datasets_to_split must be "all" or a list of names, not {names!r}')
+
+    @staticmethod
+    def default_ingest_options() -> Any:
+        """Of execution_options, to be changed and given back."""
+        from manta.data.placing import ExecutionOptions
+        return ExecutionOptions()
+
+    def splits(self, name: str) -> bool:
+        return self.datasets_to_split == "all" or name in self.datasets_to_split
 
 
 @public
@@ -134,6 +158,16 @@ class SyncConfig:
     sync_timeout: float = 1800
     sync_artifacts: bool = False
     sync_artifacts_on_checkpoint: bool = True
+    sync_on_checkpoint: bool = True
+    sync_to_driver: Any = None
+
+
+def check_filesystem(given: Any) -> None:
+    """storage_filesystem: programs that have one pass it with the path in it."""
+    if given is not None:
+        raise TypeError(f"storage_filesystem: manta writes to directories, and to "
+                        f"s3://BUCKET/PREFIX by storage_path alone, not through "
+                        f"{type(given).__name__}")
 
 
 @public
@@ -158,8 +192,10 @@ class RunConfig:
     progress_reporter: Any = None
     verbose: int | None = None
     log_to_file: Any = False
+    storage_filesystem: Any = None
 
     def __post_init__(self) -> None:
+        check_filesystem(self.storage_filesystem)
         if self.name is not None and (not isinstance(self.name, str) or self.name in ("", ".", "..")
                                       or "/" in self.name or "\0" in self.name):
             raise ValueError(f"name must be the name of a directory, not {self.name!r}\n"
@@ -169,7 +205,7 @@ class RunConfig:
         self.storage_path = self.storage_path if self.storage_path is not None else self.local_dir
         if self.storage_path is not None:
             _storage.staged("storage_path", self.storage_path)
-        self.callbacks = _callbacks.checked(self.callbacks)
+        self.callbacks = _callbacks.checked(self.callbacks, of_trials=True)
         self.failure_config = _of("failure_config", self.failure_config, FailureConfig)
         self.checkpoint_config = _of("checkpoint_config", self.checkpoint_config, CheckpointConfig)
         check_stop(self.stop)

@@ -18,9 +18,11 @@ from manta._front import storage as _storage
 from manta._front.fit import configs, context, record
 from manta._front.fit import result as _result
 from manta._front.fit.checkpoint import Checkpoint
-from manta._front.fit.configs import RunConfig, ScalingConfig
+from manta._front.fit.configs import DataConfig, RunConfig, ScalingConfig
 from manta._front.fit.failure import as_failure
+from manta._front.fit.one_trial import AsOneTrial
 from manta._front.fit.result import History, Result
+from manta._front.sinks import is_called_of_trials
 from manta._front.run import Reports, Run
 from manta._front.trainer import Trainer
 from manta._front.tuned import TunedRun
@@ -73,7 +75,9 @@ class DataParallelTrainer:
                  preprocessor: Any = None, metadata: dict[str, Any] | None = None):
         config = {} if train_loop_config is None else train_loop_config
         _request.arguments_of(train_loop_per_worker, config)  # now, not in a worker
-        self.datasets = self._checked_datasets(datasets)
+        given = data_config if data_config is not None else dataset_config
+        self.dataset_config = configs.checked("dataset_config", given, DataConfig)
+        self.datasets = self._checked_datasets(datasets, self.dataset_config)
         if resume_from_checkpoint is not None and not isinstance(resume_from_checkpoint,
                                                                  Checkpoint):
             raise TypeError(f"resume_from_checkpoint must be a Checkpoint, not "
@@ -87,14 +91,21 @@ class DataParallelTrainer:
         self.preprocessor, self.metadata = preprocessor, metadata
 
     @staticmethod
-    def _checked_datasets(given: Any) -> dict[str, Any] | None:
+    def _checked_datasets(given: Any, config: DataConfig) -> dict[str, Any] | None:
         if not given:
             return None
         if not isinstance(given, dict):
             raise TypeError(f"datasets must be a dict, {{\"train\": dataset}}, not {given!r}")
+        if config.datasets_to_split != "all":
+            for name in config.datasets_to_split:
+                if name not in given:
+                    raise ValueError(f"datasets_to_split: there is no data set {name!r}\nhint: "
+                                     f"datasets has {', '.join(map(repr, given))}")
         from manta._front import datasets
-        return {name: datasets.checked(d() if callable(d) else d, f"datasets[{name!r}]")
-                for name, d in given.items()}
+        found = {name: datasets.checked(d() if callable(d) else d, f"datasets[{name!r}]")
+                 for name, d in given.items()}
+        return {name: d if config.splits(name) or isinstance(d, datasets.Whole)
+                else datasets.Whole(d) for name, d in found.items()}
 
     def _checked_backend(self, given: Any) -> BackendConfig:
         usual = _frameworks.get(self._framework).config()
@@ -148,7 +159,7 @@ class DataParallelTrainer:
         return {"train_loop_per_worker": self.train_loop_per_worker,
                 "train_loop_config": self.train_loop_config, "backend_config": self.backend_config,
                 "scaling_config": self.scaling_config, "run_config": self.run_config,
-                "datasets": self.datasets,
+                "datasets": self.datasets, "dataset_config": self.dataset_config,
                 "resume_from_checkpoint": self.starting_checkpoint,
                 "preprocessor": self.preprocessor, "metadata": self.metadata}
 
@@ -190,9 +201,14 @@ class DataParallelTrainer:
         scaling, run, failure = self.scaling_config, self.run_config, self._failures()
         return Trainer(self.backend_config, scaling.num_workers, scaling.use_gpu,
                        scaling.resources_per_worker,
-                       callbacks=[history, *_callbacks.checked(run.callbacks), *self._progress()],
+                       callbacks=[history, *self._told(history), *self._progress()],
                        logdir=experiment, name=type(self).__name__, max_retries=failure,
                        retry_exceptions=failure != 0, quiet=run.verbose == 0)
+
+    def _told(self, history: History) -> list[Any]:
+        given = _callbacks.checked(self.run_config.callbacks, of_trials=True)
+        return [AsOneTrial(c, history, type(self).__name__)
+                if _callbacks.is_of_trials(c) or is_called_of_trials(c) else c for c in given]
 
     def _progress(self) -> list[_callbacks.ProgressCallback]:
         verbose = self.run_config.verbose
@@ -236,6 +252,9 @@ class DataParallelTrainer:
     def _kept(self) -> configs.CheckpointConfig:
         config = self.run_config.checkpoint_config
         assert config is not None
+        if config.checkpoint_at_end:
+            raise ValueError("checkpoint_at_end: only the train function knows its state\n"
+                             "hint: report(metrics, checkpoint=…) with the last report")
         return config
 
     def _to_end(self, run: Run) -> Exception | None:
