@@ -79,39 +79,42 @@ static int on_suggest(void *ctx, uint64_t number, bool again, manta_value *confi
   return rc;
 }
 
-static manta_status told(struct mpy_tune *it, PyObject *done, manta_error *err)
+// whom.method(number, row), or whom(number, row); NULL: it has raised.
+static PyObject *call(const struct mpy_tune *it, PyObject *whom, const char *method,
+                      uint64_t number, const manta_value *row)
 {
-  manta_status st = done ? MANTA_OK : keep_raised(it, err);
-  Py_DecRef(done);
+  unsigned long long n = number;
+  PyObject *r = mpy_tune_row(it, row), *got = NULL;
+  if (r)
+    got = method ? PyObject_CallMethod(whom, method, "KO", n, r)
+                 : PyObject_CallFunction(whom, "KO", n, r);
+  Py_DecRef(r);
+  return got;
+}
+
+// A call whose answer does not matter.
+static manta_status tell(struct mpy_tune *it, PyObject *whom, const char *method, uint64_t number,
+                         const manta_value *row, manta_error *err)
+{
+  PyGILState_STATE gil = ask(it);
+  PyObject *got = call(it, whom, method, number, row);
+  manta_status st = got ? MANTA_OK : keep_raised(it, err);
+  Py_DecRef(got);
+  asked(it, gil);
   return st;
 }
 
 static manta_status on_report(void *ctx, uint64_t number, const manta_value *row, manta_error *err)
 {
   struct mpy_tune *it = ctx;
-  PyGILState_STATE gil = ask(it);
-  PyObject *r = mpy_tune_row(it, row);
-  PyObject *done =
-      r ? PyObject_CallMethod(it->searcher, "report", "KO", (unsigned long long)number, r) : NULL;
-  manta_status st = told(it, done, err);
-  Py_DecRef(r);
-  asked(it, gil);
-  return st;
+  return tell(it, it->searcher, "report", number, row, err);
 }
 
 static manta_status on_complete(void *ctx, uint64_t number, const manta_value *row, bool failed,
                                 manta_error *err)
 {
   struct mpy_tune *it = ctx;
-  PyGILState_STATE gil = ask(it);
-  PyObject *r = mpy_tune_row(it, row);
-  PyObject *done = r ? PyObject_CallMethod(it->searcher, "complete", "KOi",
-                                           (unsigned long long)number, r, (int)failed)
-                     : NULL;
-  manta_status st = told(it, done, err);
-  Py_DecRef(r);
-  asked(it, gil);
-  return st;
+  return tell(it, it->searcher, failed ? "fail" : "complete", number, row, err);
 }
 
 // A decision is None or (verdict, from, config).
@@ -133,14 +136,7 @@ static manta_status schedule_begin(void *ctx, uint64_t trial, const manta_value 
                                    manta_error *err)
 {
   struct mpy_tune *it = ctx;
-  PyGILState_STATE gil = ask(it);
-  PyObject *c = mpy_tune_row(it, config);
-  PyObject *done =
-      c ? PyObject_CallMethod(it->scheduler, "begin", "KO", (unsigned long long)trial, c) : NULL;
-  manta_status st = told(it, done, err);
-  Py_DecRef(c);
-  asked(it, gil);
-  return st;
+  return tell(it, it->scheduler, "begin", trial, config, err);
 }
 
 static manta_status schedule_report(void *ctx, uint64_t trial, const manta_value *row,
@@ -148,13 +144,9 @@ static manta_status schedule_report(void *ctx, uint64_t trial, const manta_value
 {
   struct mpy_tune *it = ctx;
   PyGILState_STATE gil = ask(it);
-  PyObject *r = mpy_tune_row(it, row);
-  PyObject *got =
-      r ? PyObject_CallMethod(it->scheduler, "report", "KO", (unsigned long long)trial, r) : NULL;
-  bool ok = got && take_decision(got, out);
-  manta_status st = ok ? MANTA_OK : keep_raised(it, err);
+  PyObject *got = call(it, it->scheduler, "report", trial, row);
+  manta_status st = got && take_decision(got, out) ? MANTA_OK : keep_raised(it, err);
   Py_DecRef(got);
-  Py_DecRef(r);
   asked(it, gil);
   return st;
 }
@@ -163,12 +155,7 @@ static void schedule_end(void *ctx, uint64_t trial, const manta_value *row)
 {
   struct mpy_tune *it = ctx;
   manta_error err = MANTA_ERROR_INIT;
-  PyGILState_STATE gil = ask(it);
-  PyObject *r = mpy_tune_row(it, row);
-  told(it, r ? PyObject_CallMethod(it->scheduler, "end", "KO", (unsigned long long)trial, r) : NULL,
-       &err);
-  Py_DecRef(r);
-  asked(it, gil);
+  tell(it, it->scheduler, "end", trial, row, &err); // what it raised is kept
 }
 
 // next() gives None, or (trial, verdict, from, config).
@@ -198,15 +185,13 @@ static int on_stop(void *ctx, uint64_t trial, const manta_value *row)
   struct mpy_tune *it = ctx;
   manta_error err = MANTA_ERROR_INIT;
   PyGILState_STATE gil = ask(it);
-  PyObject *r = mpy_tune_row(it, row);
-  PyObject *got = r ? PyObject_CallFunction(it->stop, "KO", (unsigned long long)trial, r) : NULL;
+  PyObject *got = call(it, it->stop, NULL, trial, row);
   long rc = got ? PyLong_AsLong(got) : -1;
   if (rc < 0 || rc > 2) {
     keep_raised(it, &err);
     rc = 2;
   }
   Py_DecRef(got);
-  Py_DecRef(r);
   asked(it, gil);
   return (int)rc;
 }
@@ -217,16 +202,13 @@ static int on_resources(void *ctx, uint64_t trial, const manta_value *row, manta
   struct mpy_tune *it = ctx;
   manta_error err = MANTA_ERROR_INIT;
   PyGILState_STATE gil = ask(it);
-  PyObject *r = mpy_tune_row(it, row);
-  PyObject *got =
-      r ? PyObject_CallFunction(it->resources, "KO", (unsigned long long)trial, r) : NULL;
+  PyObject *got = call(it, it->resources, NULL, trial, row);
   int rc = got && got != Py_None;
   if (!got || (rc && !take_config(got, out))) {
     keep_raised(it, &err);
     rc = 0;
   }
   Py_DecRef(got);
-  Py_DecRef(r);
   asked(it, gil);
   return rc;
 }
@@ -236,14 +218,52 @@ static manta_status on_explore(void *ctx, uint64_t trial, manta_value *config, m
 {
   struct mpy_tune *it = ctx;
   PyGILState_STATE gil = ask(it);
-  PyObject *had = mpy_tune_row(it, config);
-  PyObject *got =
-      had ? PyObject_CallFunction(it->explore, "KO", (unsigned long long)trial, had) : NULL;
+  PyObject *got = call(it, it->explore, NULL, trial, config);
   manta_status st = got && take_config(got, config) ? MANTA_OK : keep_raised(it, err);
   Py_DecRef(got);
-  Py_DecRef(had);
   asked(it, gil);
   return st;
+}
+
+// names(number, config) gives the name of a directory.
+static manta_status on_name(void *ctx, uint64_t trial, const manta_value *config, char *name,
+                            size_t size, manta_error *err)
+{
+  struct mpy_tune *it = ctx;
+  PyGILState_STATE gil = ask(it);
+  PyObject *got = call(it, it->names, NULL, trial, config);
+  PyObject *bytes = got ? PyUnicode_EncodeFSDefault(got) : NULL;
+  const char *text = bytes ? PyBytes_AsString(bytes) : NULL;
+  manta_status st = MANTA_OK;
+  if (!text)
+    st = keep_raised(it, err);
+  else if (strlen(text) != (size_t)PyBytes_Size(bytes) || strlen(text) >= size)
+    st = manta_error_set(err, MANTA_EINVAL,
+                         "the name of the directory of trial %llu is longer than %zu bytes, or has "
+                         "a NUL in it: %.40s…",
+                         (unsigned long long)trial, size - 1, text);
+  else
+    snprintf(name, size, "%s", text);
+  Py_DecRef(bytes);
+  Py_DecRef(got);
+  asked(it, gil);
+  return st;
+}
+
+// shows(number, rank, text) prints them. What it raises ends next.
+static void on_output(void *ctx, uint64_t trial, int rank, const char *text, size_t len)
+{
+  struct mpy_tune *it = ctx;
+  PyGILState_STATE gil = ask(it);
+  PyObject *lines = PyUnicode_DecodeUTF8(text, (Py_ssize_t)len, "replace");
+  PyObject *done =
+      lines ? PyObject_CallFunction(it->shows, "KiO", (unsigned long long)trial, rank, lines)
+            : NULL;
+  if (!done)
+    keep_raised(it, NULL);
+  Py_DecRef(done);
+  Py_DecRef(lines);
+  asked(it, gil);
 }
 
 void mpy_tune_tables(struct mpy_tune *it, manta_tune_config *c, manta_searcher *searcher,
@@ -260,5 +280,7 @@ void mpy_tune_tables(struct mpy_tune *it, manta_tune_config *c, manta_searcher *
   c->stop_fn = it->stop ? on_stop : NULL;
   c->resources_fn = it->resources ? on_resources : NULL;
   c->explore_fn = it->explore ? on_explore : NULL;
-  c->stop_ctx = c->resources_ctx = c->explore_ctx = it;
+  c->dir_fn = it->names ? on_name : NULL;
+  c->output_fn = it->shows ? on_output : NULL;
+  c->stop_ctx = c->resources_ctx = c->explore_ctx = c->dir_ctx = c->output_ctx = it;
 }

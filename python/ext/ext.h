@@ -122,7 +122,8 @@ int mpy_add_comm(PyObject *module);    /* Comm, Work */
 int mpy_add_session(PyObject *module); /* functions */
 int mpy_add_train(PyObject *module);   /* the train function */
 int mpy_add_search(PyObject *module);
-int mpy_add_tune(PyObject *module);  /* Tune */
+int mpy_add_tune(PyObject *module); /* Tune */
+int mpy_add_tune_start(PyObject *module);
 int mpy_add_arrow(PyObject *module); /* functions */
 int mpy_add_batch(PyObject *module);
 int mpy_add_data(PyObject *module);

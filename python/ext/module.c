@@ -425,7 +425,7 @@ PyMODINIT_FUNC PyInit__manta(void)
       mpy_add_batch(m) == 0 && mpy_add_data(m) == 0 && mpy_add_datasource(m) == 0 &&
       mpy_add_loader(m) == 0 && mpy_add_apply(m) == 0 && mpy_add_onearray(m) == 0 &&
       mpy_add_ending(m) == 0 && mpy_add_sink(m) == 0 && mpy_add_tune(m) == 0 &&
-      mpy_add_search(m) == 0)
+      mpy_add_tune_start(m) == 0 && mpy_add_search(m) == 0)
     return m;
   Py_DecRef(m);
   return NULL;

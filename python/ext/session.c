@@ -235,6 +235,19 @@ static PyObject *heartbeat(PyObject *self, PyObject *none)
   return done(MANTA_OK, NULL);
 }
 
+static PyObject *ahead(PyObject *self, PyObject *metrics)
+{
+  manta_value row = {0};
+  manta_session *s = session();
+  if (!s)
+    return NULL;
+  bool taken = mpy_to_value(metrics, MPY_LOOSE, &row);
+  if (taken)
+    manta_session_ahead(s, &row);
+  manta_value_fini(&row);
+  return taken ? done(MANTA_OK, NULL) : NULL;
+}
+
 static PyObject *check(PyObject *self, PyObject *none)
 {
   manta_error err = MANTA_ERROR_INIT;
@@ -406,6 +419,9 @@ static PyMethodDef functions[] = {
              "(list[tuple[str, int, tuple[int, ...], int]], dict[str, Any], "
              "Callable[..., None] | None, bool) -> None",
              "Snapshots a state: name, dtype, shape and address of each tensor, and a value.")},
+    {"ahead", ahead, METH_O,
+     MPY_DOC("ahead($module, metrics, /)", "(dict[str, Any]) -> None",
+             "The next save belongs to the report of these that follows it.")},
     {"files", files, METH_NOARGS,
      MPY_DOC("files($module)", "() -> str", "A directory for files beside the next state.")},
     {"directory", directory, METH_NOARGS,

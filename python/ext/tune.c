@@ -54,33 +54,7 @@ static void look_away(PyObject *self, bool inside)
 
 // --- making --------------------------------------------------------------------------------------
 
-struct given {
-  Py_buffer payload;
-  PyObject *space, *searcher_options, *scheduler_options, *stop, *trainer;
-  manta_value values[4];
-};
-
-static bool take_value(PyObject *o, manta_value *v, const manta_value **to)
-{
-  if (o == Py_None)
-    return true;
-  *to = v;
-  if (mpy_to_value(o, MPY_SPACE, v))
-    return true;
-  if (!PyErr_Occurred())
-    PyErr_SetString(PyExc_TypeError, "a dict of plain values is wanted");
-  return false;
-}
-
-static bool take_values(struct given *g, manta_tune_config *c)
-{
-  return take_value(g->space, &g->values[0], &c->space) &&
-         take_value(g->searcher_options, &g->values[1], &c->searcher_options) &&
-         take_value(g->scheduler_options, &g->values[2], &c->scheduler_options) &&
-         take_value(g->stop, &g->values[3], &c->stop);
-}
-
-static tune *make(void)
+struct mpy_tune *mpy_tune_new(void)
 {
   tune *it = PyObject_New(tune, tune_type);
   if (!it)
@@ -89,124 +63,12 @@ static tune *make(void)
   it->users = 0;
   it->own = false;
   it->asking = 0;
-  it->searcher = it->scheduler = it->stop = it->resources = it->explore = NULL;
+  it->searcher = it->scheduler = it->stop = it->resources = it->explore = it->names = NULL;
+  it->shows = NULL;
   it->trainer_dict = NULL;
   it->trainer = (struct mpy_trainer_config){0};
   it->payload = (Py_buffer){0};
   it->raised[0] = it->raised[1] = it->raised[2] = NULL;
-  return it;
-}
-
-static void keep(PyObject **to, PyObject *o)
-{
-  if (o != Py_None) {
-    Py_IncRef(o);
-    *to = o;
-  }
-}
-
-static manta_status begin(tune *it, manta_tune_config *c, manta_error *err)
-{
-  manta_searcher searcher;
-  manta_scheduler scheduler;
-  manta_status st;
-  mpy_tune_tables(it, c, &searcher, &scheduler);
-  Py_BEGIN_ALLOW_THREADS;
-  st = manta_tune_start(&it->t, mpy_train_function(), c, err);
-  Py_END_ALLOW_THREADS;
-  return st;
-}
-
-// libmanta borrows what a trainer's config points to until the experiment is closed.
-static bool take_trainer(tune *it, PyObject *dict, manta_tune_config *c)
-{
-  if (dict == Py_None)
-    return true;
-  keep(&it->trainer_dict, dict);
-  c->trainer = &it->trainer.config;
-  return mpy_trainer_config(dict, &it->trainer);
-}
-
-static PyObject *start_it(struct given *g, manta_tune_config *c, PyObject *const own[5])
-{
-  manta_error err = MANTA_ERROR_INIT;
-  tune *it = make();
-  bool ok = it && take_values(g, c) && take_trainer(it, g->trainer, c);
-  if (ok) {
-    keep(&it->searcher, own[0]);
-    keep(&it->scheduler, own[1]);
-    keep(&it->stop, own[2]);
-    keep(&it->resources, own[3]);
-    keep(&it->explore, own[4]);
-    it->own = true;
-    it->payload = g->payload;
-    g->payload = (Py_buffer){0};
-    ok = begin(it, c, &err) == MANTA_OK && !it->raised[0];
-    if (!ok && !mpy_tune_raise(it))
-      mpy_raise(&err);
-  }
-  for (int i = 0; i < 4; i++)
-    manta_value_fini(&g->values[i]);
-  if (ok)
-    return (PyObject *)it;
-  Py_DecRef((PyObject *)it);
-  return NULL;
-}
-
-static PyObject *start(PyObject *module, PyObject *args, PyObject *kwargs)
-{
-  static char *names[] = {"payload",
-                          "trainer",
-                          "space",
-                          "samples",
-                          "metric",
-                          "maximize",
-                          "time_key",
-                          "searcher",
-                          "searcher_options",
-                          "own_searcher",
-                          "scheduler",
-                          "scheduler_options",
-                          "own_scheduler",
-                          "seed",
-                          "concurrency",
-                          "reuse",
-                          "max_failures",
-                          "fail_fast",
-                          "stop",
-                          "stop_fn",
-                          "time_budget",
-                          "keep_last",
-                          "name",
-                          "logdir",
-                          "resume",
-                          "retry_failed",
-                          "resources_fn",
-                          "explore_fn",
-                          NULL};
-  manta_tune_config c = MANTA_TUNE_CONFIG_INIT;
-  struct given g = {{0}, Py_None, Py_None, Py_None, Py_None, Py_None, {{0}}};
-  PyObject *own[5] = {Py_None, Py_None, Py_None, Py_None, Py_None};
-  int maximize = 0, reuse = 0, fast = 0, retry = 0;
-  long long samples = 0;
-  unsigned long long seed = 0;
-  if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "y*|$OOLzpzzOOzOOKipipOOdizzzpOO", names, &g.payload, &g.trainer, &g.space,
-          &samples, &c.metric, &maximize, &c.time_key, &c.searcher, &g.searcher_options, &own[0],
-          &c.scheduler, &g.scheduler_options, &own[1], &seed, &c.concurrency, &reuse,
-          &c.max_failures, &fast, &g.stop, &own[2], &c.time_budget_s, &c.keep_last, &c.name,
-          &c.logdir, &c.resume, &retry, &own[3], &own[4]))
-    return NULL;
-  c.samples = samples;
-  c.maximize = maximize;
-  c.seed = seed;
-  c.reuse = reuse;
-  c.fail_fast = fast;
-  c.retry_failed = retry;
-  c.payload = g.payload.buf;
-  c.payload_bytes = (size_t)g.payload.len;
-  PyObject *it = start_it(&g, &c, own);
-  PyBuffer_Release(&g.payload);
   return it;
 }
 
@@ -216,7 +78,7 @@ static PyObject *open_it(PyObject *module, PyObject *args)
   const char *what;
   if (!PyArg_ParseTuple(args, "z", &what))
     return NULL;
-  tune *it = make();
+  tune *it = mpy_tune_new();
   if (!it)
     return NULL;
   manta_status st;
@@ -287,6 +149,45 @@ static PyObject *next(PyObject *self, PyObject *args)
   return result;
 }
 
+// Events that nobody asks for, without a word of Python. 1: *e is for the user.
+static int pass_events(tune *it, double seconds, manta_tune_event *e, manta_error *err)
+{
+  double by = now() + seconds;
+  int rc;
+  Py_BEGIN_ALLOW_THREADS;
+  do {
+    double left = by - now();
+    rc = manta_tune_next(it->t, left > 0 ? left : 0, e, err);
+  } while (rc == 1 && e->kind != MANTA_TUNE_FAILED && e->kind != MANTA_TUNE_NOTE && now() < by);
+  Py_END_ALLOW_THREADS;
+  if (mpy_tune_raise(it) || PyErr_CheckSignals() < 0) {
+    err->status = MANTA_OK;
+    return -1;
+  }
+  return rc;
+}
+
+static PyObject *pass(PyObject *self, PyObject *args)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  manta_tune_event e;
+  double seconds;
+  if (!PyArg_ParseTuple(args, "d", &seconds) || !enter(self))
+    return NULL;
+  int rc = pass_events((tune *)self, seconds, &e, &err);
+  PyObject *result = NULL;
+  if (rc == 1 && (e.kind == MANTA_TUNE_FAILED || e.kind == MANTA_TUNE_NOTE))
+    result = event_to_python((tune *)self, &e);
+  else if (rc == 1 || rc == MANTA_ETIMEDOUT)
+    result = PyTuple_New(0);
+  else if (rc == 0)
+    result = none();
+  else if (err.status != MANTA_OK)
+    mpy_raise(&err);
+  leave(self);
+  return result;
+}
+
 static PyObject *stop(PyObject *self, PyObject *args)
 {
   manta_tune *t;
@@ -330,11 +231,11 @@ static PyObject *trial(PyObject *self, PyObject *args)
   for (int i = 0; i < 4; i++)
     ok = (values[i] = mpy_tune_row((tune *)self, from[i])) && ok;
   if (ok)
-    out = Py_BuildValue("{sK,ss,sO,sO,sO,sO,sL,si,ss,ss,sd,sd}", "number", number, "state",
+    out = Py_BuildValue("{sK,ss,sO,sO,sO,sO,sL,si,ss,ss,sd,sd,sd}", "number", number, "state",
                         manta_trial_state_name(x.state), "config", values[0], "last", values[1],
                         "best", values[2], "result", values[3], "iteration", (long long)x.iteration,
                         "failures", x.failures, "dir", x.dir, "message", x.message, "began",
-                        x.began_s, "ended", x.ended_s);
+                        x.began_s, "ended", x.ended_s, "trained", x.trained_s);
   for (int i = 0; i < 4; i++)
     Py_DecRef(values[i]);
   look_away(self, inside);
@@ -485,6 +386,8 @@ static void dealloc(PyObject *self)
   Py_DecRef(it->stop);
   Py_DecRef(it->resources);
   Py_DecRef(it->explore);
+  Py_DecRef(it->names);
+  Py_DecRef(it->shows);
   mpy_trainer_config_fini(&it->trainer);
   Py_DecRef(it->trainer_dict);
   PyBuffer_Release(&it->payload);
@@ -497,6 +400,10 @@ static PyMethodDef methods[] = {
      MPY_DOC("next($self, timeout=-1, /)",
              "(float) -> tuple[int, int, int, Any, str | None] | None",
              "(kind, trial or -1, from, row, message), or None when the experiment is over.")},
+    {"pass_events", pass, METH_VARARGS,
+     MPY_DOC("pass_events($self, seconds, /)",
+             "(float) -> tuple[int, int, int, Any, str | None] | tuple[()] | None",
+             "As next, but only for failures and notes; () when the time is up.")},
     {"stop", stop, METH_VARARGS,
      MPY_DOC("stop($self, save=False, /)", "(bool) -> None",
              "No further trial begins; save: those that run save first, and can go on later.")},
@@ -524,18 +431,6 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyMethodDef functions[] = {
-    {"tune_start", (PyCFunction)(void (*)(void))start, METH_VARARGS | METH_KEYWORDS,
-     MPY_DOC("tune_start($module, payload, *, trainer=None, space=None, samples=0, metric=None, "
-             "maximize=False, time_key=None, searcher=None, searcher_options=None, "
-             "own_searcher=None, scheduler=None, scheduler_options=None, own_scheduler=None, "
-             "seed=0, concurrency=0, reuse=False, max_failures=0, fail_fast=False, stop=None, "
-             "stop_fn=None, time_budget=0, keep_last=0, name=None, logdir=None, resume=None, "
-             "retry_failed=False, resources_fn=None, explore_fn=None)",
-             "(bytes, dict[str, Any] | None, Any, int, str | None, bool, str | None, str | None, "
-             "Any, Any, str | None, Any, Any, int, int, bool, int, bool, Any, "
-             "Callable[[int, Any], int] | None, float, int, str | None, str | None, str | None, "
-             "bool, Callable[[int, Any], Any] | None, Callable[[int, Any], Any] | None) -> Tune",
-             "Begins an experiment, or goes on with one.")},
     {"tune_open", open_it, METH_VARARGS,
      MPY_DOC("tune_open($module, what, /)", "(str | None) -> Tune", "Reads an experiment.")},
     {NULL, NULL, 0, NULL}};

@@ -58,12 +58,13 @@ _DEFINED_IN = {
     "TensorflowConfig": "manta._frameworks.tensorflow.config",
     "TorchCheckpoint": "manta._frameworks.torch.checkpoint",
     "TorchConfig": "manta._frameworks.torch.config",
-    **dict.fromkeys(("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig",
-                     "SyncConfig"), "manta._front.fit.configs"),
+    **dict.fromkeys(("CheckpointConfig", "DataConfig", "FailureConfig", "RunConfig",
+                     "ScalingConfig", "SyncConfig"), "manta._front.fit.configs"),
     "Expression": "manta.data.expression", "Schema": "manta.data.schema",
     "Checkpoint": "manta._front.fit.checkpoint", "Result": "manta._front.fit.result",
     "TrainingFailedError": "manta._front.fit.failure",
-    "Domain": "manta.tune._space", "TuneConfig": "manta.tune._tuner",
+    "Domain": "manta.tune._space", "PlacementGroupFactory": "manta.tune._resources",
+    "TuneConfig": "manta.tune._tuner",
     "TuneError": "manta.tune._analysis",
 }
 

@@ -425,6 +425,12 @@ class Tune:
         """What the experiment began with."""
     def next(self, timeout: float = -1, /) -> tuple[int, int, int, Any, str | None] | None:
         """(kind, trial or -1, from, row, message), or None when the experiment is over."""
+    def pass_events(
+        self,
+        seconds: float,
+        /,
+    ) -> tuple[int, int, int, Any, str | None] | tuple[()] | None:
+        """As next, but only for failures and notes; () when the time is up."""
     def rows(self, number: int, /) -> list[Any]:
         """All rows of a trial that count."""
     def stop(self, save: bool = False, /) -> None:
@@ -449,6 +455,9 @@ class Work:
 
 def address(buffer: Any, /) -> int:
     """Where its memory begins."""
+
+def ahead(metrics: dict[str, Any], /) -> None:
+    """The next save belongs to the report of these that follows it."""
 
 def amx_cure() -> str | None:
     """NAME=VALUE that this CPU needs, or None."""
@@ -655,6 +664,14 @@ def tune_start(
     retry_failed: bool = False,
     resources_fn: Callable[[int, Any], Any] | None = None,
     explore_fn: Callable[[int, Any], Any] | None = None,
+    sinks: list[tuple[str, dict[str, Any]]] | None = None,
+    trial_time: float = 0,
+    keep_best: int = 0,
+    score: str | None = None,
+    score_min: bool = False,
+    dir_fn: Callable[[int, Any], str] | None = None,
+    output_fn: Callable[[int, int, str], None] | None = None,
+    soft_stop: bool = False,
 ) -> Tune:
     """Begins an experiment, or goes on with one."""
 

@@ -72,8 +72,63 @@ ATTRIBUTES["Dataset"] = {
     "iter_epochs": "for epoch in range(n): for batch in batches: …",
     "split_at": "split_at_indices([…])", "head": "take(n)", "sample": "random_sample(fraction)",
     "shuffle": "random_shuffle(seed)", "skip": "split_at_indices([n])[1]",
-    "batch": "iter_batches(batch_size)",
+    "batch": "iter_batches(batch_size)", "num_rows": "count()",
+    "size_bytes": "stats()[\"bytes\"], after a pass", "iter_tf_batches": "to_tf(…)",
+    "to_numpy_refs": "iter_batches()", "to_arrow_refs": "pyarrow.table(ds)",
+    "to_pandas_refs": "to_pandas()", "write_numpy": "write_parquet(…)",
+    "write_tfrecords": "write_parquet(…)", "write_images": "write_parquet(…)",
+    "randomize_block_order": "random_shuffle(seed)",
 }
+_READ_BYTES = "read_binary_files(paths).map(f), where f makes an array of row[\"bytes\"]"
+_AS_PARQUET = "let a library that reads it write Parquet, or take its rows by from_arrow(…)"
+ATTRIBUTES["manta.data"] = {
+    **dict.fromkeys(("read_images", "read_audio", "read_videos", "read_webdataset"), _READ_BYTES),
+    **dict.fromkeys(("read_sql", "read_bigquery", "read_mongo", "read_avro", "read_delta",
+                     "read_iceberg", "read_lance", "read_hudi", "read_databricks_tables",
+                     "read_datasource", "from_modin", "from_mars", "from_tf"), _AS_PARQUET),
+    **dict.fromkeys(("from_pandas_refs", "from_arrow_refs", "from_numpy_refs"),
+                    "from_pandas, from_arrow and from_numpy take lists"),
+    "preprocessors": "map_batches(f), or expressions: add_column(\"z\", (col(\"x\") - mean) / std)",
+    "datasource": "a pattern, such as \"folder/*.png\", chooses files",
+    "read_parquet_bulk": "read_parquet(paths)",
+    "set_progress_bars": "leave it out: none are drawn",
+}
+_SEARCHERS = {
+    "hyperopt": "HyperOptSearch", "bohb": "TuneBOHB", "bayesopt": "BayesOptSearch",
+    "ax": "AxSearch", "nevergrad": "NevergradSearch", "skopt": "SkOptSearch",
+    "hebo": "HEBOSearch", "zoopt": "ZOOptSearch", "dragonfly": "DragonflySearch",
+    "sigopt": "SigOptSearch", "flaml": "CFO"}
+_SEARCH = "TPESearch, GPSearch and CMAESSearch of manta.tune.search are made in C; OptunaSearch "\
+          "has all samplers of Optuna; any other searcher is a class of yours with suggest()"
+MODULES |= dict.fromkeys((f"manta.tune.{where}.{name}" for where in ("search", "suggest")
+                          for name in _SEARCHERS), _SEARCH)
+MODULES |= {
+    "manta.tune.integration": "manta.tune.integration has horovod, lightgbm, pytorch_lightning, "
+                              "ray_train, tensorflow, torch and xgboost; Keras has "
+                              "manta.air.integrations.keras, trackers are in manta.air",
+    "manta.tune.automl": _SEARCH,
+    "manta.tune.sklearn": "it is the package tune-sklearn, which needs Ray; a function that calls "
+                          "estimator.set_params(**config).fit(…) can be tuned",
+    "manta.tune.examples": "these are files of Ray's: put the one that is imported beside the "
+                           "program",
+    "manta.tune.cli": "`manta tune status|best|resume DIR`"}
+ATTRIBUTES["manta.tune.search"] = dict.fromkeys((*_SEARCHERS.values(), "BlendSearch"), _SEARCH)
+ATTRIBUTES["manta.tune"] = {
+    "register_env": "environments belong to RLlib, which is not a part of manta",
+    "DurableTrainable": "tune.Trainable: checkpoints are durable by themselves",
+    "durable": "checkpoints are durable by themselves",
+    "trial_runner": "tune.Callback is told of every event of an experiment",
+    "get_trial_checkpoint": "tune.get_checkpoint()",
+    "Analysis": "tune.ExperimentAnalysis(directory)"}
+ATTRIBUTES["manta.tune.utils"] = {
+    "wait_for_gpu": "a worker gets a GPU when whoever had it before has ended"}
+ATTRIBUTES["manta.tune.schedulers"] = {
+    "PopulationBasedTrainingReplay": "the config of every trial is in ExperimentAnalysis",
+    "BOHB": "HyperBandScheduler with TPESearch"}
+ATTRIBUTES["manta.tune.logger"] = dict.fromkeys(
+    ("CSVLogger", "DEFAULT_LOGGERS", "JsonLogger", "LegacyLoggerCallback", "MLFLowLogger",
+     "TBXLogger", "UnifiedLogger"),
+    "callbacks=[JsonLoggerCallback(), CSVLoggerCallback()] write files of every trial")
 for _same in ("manta.train", "manta.train.torch"):
     ATTRIBUTES[_same] = ATTRIBUTES["manta.sgd"]
 
@@ -88,6 +143,12 @@ ARGUMENTS = {
     "datasets": "run(train, dataset=…)",
     "train_loop_config": "config, of run()", "train_loop_per_worker": "run(train)",
     "epochs": "config={\"epochs\": …}", "timeout": "timeout_s",
+    **dict.fromkeys(("delimiter", "sep"), "separator"), "dtype": "types={column: type}",
+    "usecols": "columns", "na_values": "missing", "filesystem": "left out: keys of s3:// come from "
+    "the environment, its endpoint from AWS_ENDPOINT_URL", "parse_options": "separator and quote",
+    "read_options": "header=False, names and block_bytes", "convert_options": "types and missing",
+    **dict.fromkeys(("file_extensions", "partition_filter"), "a pattern: \"folder/*.png\""),
+    "shuffle": "random_shuffle(seed)",
 }
 
 

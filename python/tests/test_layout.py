@@ -32,6 +32,8 @@ NAMED = {
     "_names.py": "what to write instead of names that are not here",
     "compat/ray/names.py": "paths of torch's names in Ray",
     "data/dataset.py": "to_torch()",
+    "tune/integration/_lightning.py": "a package of Lightning that is named so",
+    "tune/integration/torch.py": "a part of this front that is torch's",
     "data/formats.py": "a format of batches",
     "sgd/__init__.py": "names of this front that are torch's",
     "train/__init__.py": "names of this front that are torch's",

@@ -91,6 +91,7 @@ KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConf
         sgd.MlflowCallback("http://a"), sgd.WandbCallback("a"),
         sgd.SessionError("a"), sgd.TorchConfig("gloo"), sgd.Backend(), Reports([{"a": 1}]),
         train.Checkpoint.from_dict({"a": 1}), train.CheckpointConfig(2), train.FailureConfig(3),
+        train.DataConfig(["train"]),
         train.Result({"loss": 1.0}), train.RunConfig("a"), train.ScalingConfig(num_workers=2),
         train.SyncConfig(), train.TensorflowConfig(), train.HorovodConfig(),
         train.TrainingFailedError("a"),
@@ -98,7 +99,7 @@ KEPT = [manta.TrainingFailed("a"), manta.CollectiveTimeout("a"), sgd.BackendConf
         manta.AverageMeter(), manta.AverageMeterCollection(),
         manta.TensorflowCheckpoint.from_dict({"a": 1}), manta.data.col("a") > 1,
         manta.data.Schema([("a", "i64")]), manta.tune.uniform(0, 1), manta.tune.TuneConfig(),
-        manta.tune.TuneError("a")]
+        manta.tune.PlacementGroupFactory([{"CPU": 1}]), manta.tune.TuneError("a")]
 
 
 @pytest.mark.parametrize("o", KEPT, ids=lambda o: type(o).__name__)

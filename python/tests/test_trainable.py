@@ -55,6 +55,21 @@ def test_a_result_has_what_is_known_of_every_iteration() -> None:
     assert counter.iteration == counter.training_iteration == 2
 
 
+class Logged(Counter):
+    def log_result(self, result: dict[str, Any]) -> None:
+        self.logged = result
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        return {name: os.path.join(export_dir, name) for name in export_formats}
+
+
+def test_results_and_models_go_out(tmp_path: Path) -> None:
+    one = Logged({}, logdir=tmp_path)
+    assert one.train() == one.logged
+    assert one.export_model(["model"]) == {"model": str(tmp_path / "model")}
+    assert one.export_model("onnx", "/x") == {"onnx": "/x/onnx"}
+
+
 @pytest.mark.parametrize("kind", ["file", "dict", "all"])
 def test_it_continues_from_a_checkpoint(kind: str, tmp_path: Path) -> None:
     counter = Counter({"kind": kind}, logdir=tmp_path / "mine")

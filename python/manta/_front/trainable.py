@@ -10,7 +10,7 @@ import pickle
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,13 @@ class Trainable:
         """Takes another config without being made anew: True if it can."""
         return False
 
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Gets what train() is about to return."""
+
+    def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
+        """Writes the model to the directory: the path of each format. (So Ray names it.)"""
+        return {}
+
     def cleanup(self) -> None:
         """At the end."""
 
@@ -101,7 +108,16 @@ class Trainable:
                  "timestamp": int(now),
                  "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now)),
                  "pid": os.getpid(), "hostname": socket.gethostname(), "config": self.config}
-        return {**known, **given}
+        result = {**known, **given}
+        self.log_result(result)
+        return result
+
+    def export_model(self, export_formats: str | Iterable[str],
+                     export_dir: str | Path | None = None) -> dict[str, str]:
+        """What _export_model() wrote: by default to `logdir`."""
+        self._check()
+        formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
+        return self._export_model(formats, str(export_dir or self.logdir))
 
     def save(self, checkpoint_dir: str | Path | None = None) -> str:
         """The path to give to restore(): what save_checkpoint returned, or the directory."""
@@ -122,11 +138,12 @@ class Trainable:
         return str(path)
 
     def restore(self, checkpoint_path: str | Path) -> None:
-        """Continues from what save() returned, or its directory. A dict is unpickled: only from
-        somebody whom you trust."""
+        """Continues from what save() returned, its directory, or a checkpoint of a trial. A dict is
+        unpickled: only from somebody whom you trust."""
         self._check()
         given = Path(checkpoint_path).expanduser()
-        where = next((p for p in (given, *given.parents) if (p / _RECORD).is_file()), None)
+        places = (given, *given.parents, *given.glob("checkpoint_*"))
+        where = next((p for p in places if (p / _RECORD).is_file()), None)
         if where is None:
             raise ValueError(f"{given} is not a checkpoint of save(): there is no {_RECORD}")
         record = json.loads((where / _RECORD).read_text())
@@ -171,6 +188,25 @@ class Trainable:
             results.mkdir(parents=True, exist_ok=True)
             self._logdir = Path(tempfile.mkdtemp(prefix=f"{type(self).__name__}-", dir=results))
         return self._logdir
+
+    @property
+    def trial_id(self) -> str:
+        """Of the trial that drives it; "default" by hand."""
+        if not _manta.in_session():
+            return "default"
+        from manta._front.fit import context
+        return context.facts.trial_id or self.trial_name.rpartition("_")[2]
+
+    @property
+    def trial_name(self) -> str:
+        """The name of that trial's directory."""
+        return self.logdir.name if _manta.in_session() else "default"
+
+    @property
+    def trial_resources(self) -> Any:
+        """What that trial holds."""
+        from manta._front.fit import context
+        return context.get_trial_resources()
 
     def get_config(self) -> dict[str, Any]:
         return self.config

@@ -3,23 +3,50 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
+from manta._front.callbacks import Failures, is_of_trials
+from manta._front.sinks import SinkCallback, is_fed_trials
+
+BEGAN, ROW, SAVED, PAUSED, COPIED, FAILED, ENDED, NOTE = range(8)  # manta_event_kind
 
 
 class Callback:
     """What to override. `trials` is a list of all of them, made when it is asked for."""
 
-    raise_errors = False  # True: an exception of this callback ends the experiment
+    on_error = "continue"  # "raise": an exception of this callback ends the experiment
+    raise_errors = False  # True: the same
 
-    def setup(self, **info: Any) -> None:
+    def setup(self, stop: Any = None, num_samples: int | None = None,
+              total_num_samples: int | None = None, **info: Any) -> None:
         """The experiment begins; info: directory, metric, mode."""
+
+    def get_state(self) -> dict[str, Any] | None:
+        """Taken: an experiment that is resumed tells of its events anew."""
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """See get_state."""
+
+    def on_step_begin(self, iteration: int, trials: Any, **info: Any) -> None:
+        """Something has happened, and is told of next."""
+
+    def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
+        """It has been told."""
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """A trial runs, for the first time or again."""
+
+    def on_trial_restore(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """… again, from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """A trial has saved a checkpoint."""
+
+    def on_checkpoint(self, iteration: int, trials: Any, trial: Any, checkpoint: Any,
+                      **info: Any) -> None:
+        """The same, with its newest checkpoint on disk."""
 
     def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any],
                         **info: Any) -> None:
@@ -27,6 +54,9 @@ class Callback:
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """A trial has finished, or was stopped."""
+
+    def on_trial_recover(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """A trial has failed and will be tried again."""
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """A trial has failed for good."""
@@ -53,6 +83,7 @@ class Caller:
 
     def __init__(self, callbacks: list[Any]):
         self.callbacks = callbacks
+        self._failures = Failures("experiment")
 
     def __bool__(self) -> bool:
         return bool(self.callbacks)
@@ -63,12 +94,36 @@ class Caller:
                 continue
             try:
                 function(*args, **kwargs)
-            except Exception:
-                if getattr(c, "raise_errors", False):
+            except Exception as e:
+                if not self._failures.took(c, method, e):
                     raise
-                print(f"manta: {type(c).__name__}.{method} failed; the experiment continues",
-                      file=sys.stderr)
-                traceback.print_exc()
+        if method == "on_experiment_end":
+            self._failures.sum_up()
+
+    def tell(self, kind: int, trials: Trials, trial: Any, result: dict[str, Any]) -> None:
+        """One event of a trial."""
+        at = trial.iteration
+        self.call("on_step_begin", at, trials)
+        if kind == BEGAN:
+            self.call("on_trial_start", at, trials, trial)
+            if trial.iteration > 0:
+                self.call("on_trial_restore", at, trials, trial)
+        elif kind == ROW:
+            self.call("on_trial_result", at, trials, trial, result)
+        elif kind == SAVED:
+            self.call("on_trial_save", at, trials, trial)
+            if any(_overrides(c, "on_checkpoint") for c in self.callbacks):
+                self.call("on_checkpoint", at, trials, trial, trial.checkpoint)
+        elif kind == FAILED:
+            self.call("on_trial_recover", at, trials, trial)
+        elif kind == ENDED:
+            bad = trial.status == "ERROR"
+            self.call("on_trial_error" if bad else "on_trial_complete", at, trials, trial)
+        self.call("on_step_end", at, trials)
+
+
+def _overrides(callback: Any, method: str) -> bool:
+    return getattr(type(callback), method, None) not in (None, getattr(Callback, method))
 
 
 def checked(given: Any) -> list[Any]:
@@ -80,4 +135,17 @@ def checked(given: Any) -> list[Any]:
         if isinstance(c, type):
             raise TypeError(f"a callback is an object, not the class {c.__name__}\n"
                             f"hint: callbacks=[{c.__name__}()]")
+        if not isinstance(c, SinkCallback) and not is_of_trials(c):
+            raise TypeError(f"{c!r} is not a callback of experiments: it has no on_trial_result\n"
+                            f"hint: derive a class from manta.tune.Callback")
     return list(given)
+
+
+def sinks_of(callbacks: list[Any]) -> list[tuple[str, dict[str, Any]]]:
+    """What writes or sends the reports of every trial, in the process of the experiment's sinks."""
+    return [(c._kind, c._options) for c in callbacks if is_fed_trials(c)]
+
+
+def called(callbacks: list[Any]) -> list[Any]:
+    """The others."""
+    return [c for c in callbacks if not is_fed_trials(c)]

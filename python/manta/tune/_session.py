@@ -15,9 +15,11 @@ from manta._front import session as _session
 from manta._front.fit import context as _context
 from manta._front.fit.checkpoint import Checkpoint
 from manta._front.session import load_checkpoint, save_checkpoint
+from manta.tune._naming import number_in
 
-__all__ = ["checkpoint_dir", "get_trial_dir", "get_trial_id", "get_trial_name", "load_checkpoint",
-           "report", "save_checkpoint"]
+__all__ = ["checkpoint_dir", "get_trial_dir", "get_trial_id", "get_trial_name",
+           "get_trial_resources", "is_session_enabled", "load_checkpoint", "report",
+           "save_checkpoint"]
 
 
 _made: str | None = None  # a directory that belongs to the next report
@@ -31,12 +33,29 @@ def report(_metric: Any = None, *, checkpoint: Checkpoint | None = None, **metri
     if _metric is not None and not isinstance(_metric, dict):
         row["_metric"] = _metric
     if checkpoint is None and _made is not None and _manta.in_session():
-        checkpoint, _made = Checkpoint(_made), None
-        checkpoint._move = True
-    if checkpoint is not None:
+        made, _made = _made, None
+        _report_made(row, made)
+        return
+    # Where there are other ranks, rank 0 waits for all of them before it saves a directory.
+    if checkpoint is not None or _manta.in_session() and _manta.place()[1] > 1:
         _context.report(row, checkpoint=checkpoint)
     else:
         _session.report(**row)
+
+
+def _report_made(row: dict[str, Any], made: str) -> None:
+    """With the directory that was made for this report, and is not needed any more."""
+    checkpoint = Checkpoint(made)
+    checkpoint._move = True
+    try:
+        _context.report(row, checkpoint=checkpoint)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def temporary_dir() -> tempfile.TemporaryDirectory[str]:
+    """In the directory of the trial, where it can be moved from."""
+    return tempfile.TemporaryDirectory(prefix=".checkpoint-", dir=get_trial_dir())
 
 
 @contextlib.contextmanager
@@ -68,9 +87,19 @@ def get_trial_dir() -> str:
 
 def get_trial_id() -> str:
     """The number of this trial, in five digits."""
-    return get_trial_dir().rpartition("_")[2] if _manta.in_session() else "00000"
+    return number_in(get_trial_dir()) if _manta.in_session() else "00000"
 
 
 def get_trial_name() -> str:
     """The name of its directory."""
     return Path(get_trial_dir()).name
+
+
+def get_trial_resources() -> dict[str, float]:
+    """What this trial holds; .required_resources is the same."""
+    return _context.get_trial_resources() or {}
+
+
+def is_session_enabled() -> bool:
+    """Whether this code runs in a trial."""
+    return _manta.in_session()

@@ -33,6 +33,10 @@ class Domain:
         """As libmanta reads it; functions go to `calls`."""
         return self._spec
 
+    def options(self) -> list[Any] | None:
+        """What a choice is among; None: it is none."""
+        return None
+
 
 class _Options(Domain):
     """One of a list, or each of them; options may hold domains themselves."""
@@ -44,6 +48,9 @@ class _Options(Domain):
 
     def spec(self, calls: list[Callable[..., Any]]) -> dict[str, Any]:
         return {self._key: [spec_of(o, calls) for o in self._options]}
+
+    def options(self) -> list[Any] | None:
+        return self._options
 
 
 class _Call(Domain):
@@ -177,15 +184,43 @@ def spec_of(o: Any, calls: list[Callable[..., Any]]) -> Any:
     """A space, or a part of one, as libmanta reads it."""
     if isinstance(o, Domain):
         return o.spec(calls)
-    if isinstance(o, Mapping):
+    if is_part(o):
         if set(o) == {"grid_search"}:
             return {"$grid": [spec_of(v, calls) for v in o["grid_search"]]}
         if len(o) == 1 and str(next(iter(o))).startswith("$"):
             return {"$literal": dict(o)}
+        _check_keys(o)
         return {k: spec_of(v, calls) for k, v in o.items()}
     if isinstance(o, list):
         return [spec_of(v, calls) for v in o]
+    if isinstance(o, (tuple, set)) and any(map(has_domain, o)):
+        raise TypeError(f"{o!r}: nothing is chosen inside of a {type(o).__name__}\n"
+                        f"hint: a list, or tune.choice of several of them")
     return o
+
+
+def _check_keys(o: Mapping[Any, Any]) -> None:
+    wrong = [k for k in o if not isinstance(k, str)]
+    if wrong and any(map(has_domain, o.values())):
+        raise TypeError(f"a dict with something to choose has names as its keys, not {wrong[0]!r}")
+
+
+def is_part(o: Any) -> bool:
+    """Whether it is a dict of the space. Others that look like one (of OmegaConf, EasyDict) are
+    values, and stay what they are, unless something is chosen inside of them."""
+    return type(o) is dict or isinstance(o, Mapping) and has_domain(o)
+
+
+def has_domain(o: Any) -> bool:
+    """Whether trials get different values of it."""
+    if isinstance(o, Domain):
+        return True
+    if isinstance(o, Mapping):
+        try:
+            return set(o) == {"grid_search"} or any(map(has_domain, o.values()))
+        except Exception:  # one that checks its values when they are asked for
+            return False
+    return isinstance(o, (list, tuple, set)) and any(map(has_domain, o))
 
 
 class _ByName(SimpleNamespace):
@@ -196,6 +231,17 @@ class _ByName(SimpleNamespace):
 
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self, key, default)
+
+
+class _Spec(_ByName):
+    """What sample_from() functions are given. Both ways to write them are in use:
+    spec.config.layers, and config["layers"]."""
+
+    def __getitem__(self, key: str) -> Any:
+        return self.config if key == "config" else self.config[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.config.get(key, default)
 
 
 def _by_name(o: Any) -> Any:
@@ -235,7 +281,7 @@ def _fill_one(config: dict[str, Any], at: tuple[Any, Any], calls: list[Callable[
     function = calls[container[key]["$call"]]
     known = _by_name({k: v for k, v in config.items() if not _is_open(v)})
     try:
-        container[key] = _called(function, SimpleNamespace(config=known))
+        container[key] = _called(function, _Spec(config=known))
     except (AttributeError, KeyError):  # it looks at one that is not there yet
         if last:
             raise

@@ -18,8 +18,10 @@ from typing import Any, Callable, Iterator
 
 OTHERS = ("boto3", "horovod", "mlflow", "moto", "pandas", "pyarrow", "pytest_lazyfixture",
           "pytorch_lightning", "tensorflow", "wandb", "xgboost")
-EXAMPLES = ("ray.train.examples", "ray.air.examples", "ray.util.sgd.torch.examples",
+EXAMPLES = ("ray.train.examples", "ray.air.examples", "ray.tune.examples",
+            "ray.tune.utils.mock_trainable", "ray.util.sgd.torch.examples",
             "ray.util.sgd.v2.examples")
+EXAMPLES_ALONE = os.environ.get("RAY_EXAMPLES_ALONE") is not None  # and no placeholders
 running = False  # a test, not the import of its file
 
 
@@ -88,7 +90,8 @@ class Finder:
             return importlib.machinery.PathFinder.find_spec(name, [str(above)])
         if name.startswith(tuple(f"{e}." for e in EXAMPLES)):
             return importlib.machinery.PathFinder.find_spec(name, path)
-        if name.partition(".")[0] not in ("ray", *OTHERS) or self._is_found(name, path):
+        if EXAMPLES_ALONE or name.partition(".")[0] not in ("ray", *OTHERS) or self._is_found(
+                name, path):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 

@@ -5,6 +5,7 @@ repository."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -16,13 +17,15 @@ HERE = Path(__file__).resolve().parent
 STORE = HERE.parents[2] / "build" / "ray"
 STAND_INS = HERE / "stand_ins"
 TRIES = ("39", "311")  # Pythons for which a release has a wheel
-PARTS = ("ray/train/examples/", "ray/air/examples/", "ray/air/tests/", "ray/util/sgd/")
+PARTS = ("ray/tune/examples/", "ray/tune/utils/mock_trainable.py", "ray/train/examples/",
+         "ray/air/examples/", "ray/air/tests/", "ray/util/sgd/")
 
 
 def release(version: str) -> Path:
     """The folder with the programs of a release; a skip if the index does not give it."""
     folder = STORE / version
-    if not folder.exists():
+    stamp = folder / "parts"
+    if not stamp.exists() or stamp.read_text() != "\n".join(PARTS):
         wheel = _fetch(version)
         half = STORE / f"{version}.{os.getpid()}"
         with zipfile.ZipFile(wheel) as packed:
@@ -33,6 +36,8 @@ def release(version: str) -> Path:
                     place.parent.mkdir(parents=True, exist_ok=True)
                     place.write_bytes(packed.read(name))
         wheel.unlink()
+        (half / "parts").write_text("\n".join(PARTS))
+        shutil.rmtree(folder, ignore_errors=True)
         half.rename(folder)
     return folder
 

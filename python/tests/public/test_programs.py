@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from published import STAND_INS, release
+from published import HERE, STAND_INS, release
 
 from manta import _command
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.deadline(700)
 _MNIST = "torch_fashion_mnist_example.py train_fashion_mnist()"
 _TRAIN, _TORCH = "ray/train/examples/", "ray/train/examples/pytorch/"
 _AIR, _SGD = "ray/air/examples/pytorch/", "ray/util/sgd/torch/examples/"
-_V2 = "ray/util/sgd/v2/examples/"
+_V2, _TUNE = "ray/util/sgd/v2/examples/", "ray/tune/examples/"
 
 # (release, program and its arguments, what it prints). A program that asks for GPUs when it is run
 # as a script is imported instead, and the call is made.
@@ -51,6 +51,19 @@ PROGRAMS = [
     ("2.60.0", f"{_TORCH}torch_quick_start.py", "epoch: 2, loss: "),
     ("2.60.0", f"{_TORCH}torch_linear_example.py --smoke-test", "'loss': "),
     ("2.60.0", f"{_TORCH}{_MNIST}", "Training result: "),
+    *((release, f"{_TUNE}{name}.py --smoke-test", said) for name, said in (
+        ("async_hyperband_example", "Best hyperparameters found"),
+        ("custom_func_checkpointing", "Best "), ("hyperband_example", "Best hyperparameters"),
+        ("hyperband_function_example", "Best hyperparameters found were: "),
+        ("logging_example", "Best hyperparameters"), ("mnist_pytorch", "Best config is: "),
+        ("mnist_pytorch_trainable", "Best config is: "), ("pb2_example", "Best hyperparameters"),
+        ("pbt_convnet_example", ""), ("pbt_convnet_function_example", ""),
+        ("pbt_example", "Best hyperparameters found were: "),
+        ("pbt_function", "Best hyperparameters found were: "),
+        ("tune_basic_example", "Best hyperparameters found were: "),
+        ("cifar10_pytorch", "Best trial test set accuracy: "))
+      for release in ("1.13.0", "2.9.3", "2.60.0")),
+    ("2.60.0", f"{_TUNE}custom_checkpointing_with_callback.py --smoke-test", "Best "),
 ]
 
 # Those that need a part of manta which is not there yet. To enable one is to remove its line.
@@ -72,7 +85,8 @@ def test_a_published_program(version: str, program: str, said: str, tmp_path: Pa
     done = subprocess.run(
         [_command.path(), "run", "--ray", script, *words], cwd=tmp_path, text=True,
         stdin=subprocess.DEVNULL, capture_output=True, timeout=600,
-        env={**os.environ, "MANTA_PYTHON": sys.executable, "PYTHONPATH": str(STAND_INS),
+        env={**os.environ, "MANTA_PYTHON": sys.executable, "PYTHONPATH": f"{HERE}:{STAND_INS}",
+             "RAY_RELEASE": str(release(version)), "RAY_EXAMPLES_ALONE": "1",
              "HOME": str(tmp_path)})
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     assert said in done.stdout, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

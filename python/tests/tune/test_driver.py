@@ -131,9 +131,9 @@ def test_a_tuner_takes_trainers_and_functions(tmp_path: Path) -> None:
         run_config=air.RunConfig(storage_path=str(tmp_path), name="tuned", verbose=0))
     grid = tuner.fit()
     best = grid.get_best_result()
+    assert tune.Tuner(lambda config: {"x": 1}).fit().get_best_result().metrics["x"] == 1  # the one
     assert len(grid) == 2 and grid.num_errors == 0 and best.metrics["loss"] == 1.25
     assert best.metrics["size"] == 2 and best.checkpoint is not None
     assert best.checkpoint.to_dict()["i"] == 1
-    again = tune.Tuner.restore(grid.experiment_path, trainer, tune_config=tuner.tune_config,
-                               param_space=tuner.param_space).fit()
+    again = tune.Tuner.restore(grid.experiment_path).fit()
     assert [r.metrics["loss"] for r in again] == [1.5, 1.25]

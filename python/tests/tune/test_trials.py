@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from manta import sgd, tune
 from manta.tune import TuneError
+from manta.tune.result import DEFAULT_METRIC
 
 
 def bowl(config: dict[str, Any]) -> None:
@@ -49,6 +53,17 @@ def test_the_same_seed_gives_the_same_configs() -> None:
 def test_what_a_function_returns_is_its_last_report() -> None:
     found = run(lambda config: {"loss": config["x"] * 2}, {"x": tune.choice([4])})
     assert found.best_result["loss"] == 8
+
+
+def yields(config: dict[str, Any]) -> Iterator[Any]:
+    for i in range(4):
+        yield {"loss": config["x"] + i} if config["named"] else config["x"] + i
+
+
+@pytest.mark.parametrize("named, metric", [(True, "loss"), (False, DEFAULT_METRIC)])
+def test_what_a_function_yields_are_its_reports(named: bool, metric: str) -> None:
+    found = run(yields, {"x": 5, "named": named}, metric=metric, stop={metric: 7})
+    assert [r[metric] for r in found.trials[0].rows] == [5, 6, 7]
 
 
 def test_reports_take_dicts_and_one_number() -> None:
@@ -147,6 +162,24 @@ def test_a_stopper_may_end_everything() -> None:
     assert len(run(endless, num_samples=50, stop=Enough())) < 50
 
 
+class EnoughRows:
+    def __init__(self) -> None:
+        self.most = 0
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.most = max(self.most, result["training_iteration"])
+        return False
+
+    def stop_all(self) -> bool:
+        return self.most >= 5
+
+
+def test_no_trial_makes_further_rows_then() -> None:
+    found = run(endless, num_samples=4, stop=EnoughRows(), max_concurrent_trials=4)
+    assert all(t.iteration <= 5 for t in found.trials)
+    assert not [t for t in found.trials if Path(t.logdir, "error.txt").exists()]
+
+
 def test_a_function_that_raises_ends_the_experiment_with_it() -> None:
     def wrong(trial_id: str, result: Any) -> bool:
         raise KeyError("no such thing")
@@ -206,8 +239,51 @@ def by_files(config: dict[str, Any], checkpoint_dir: str | None = None) -> None:
 def test_checkpoints_may_be_directories() -> None:
     found = run(by_files, max_failures=1)
     assert found.best_result["begun"] == 2
+    for best, at in ((found.best_checkpoint, "0"), (found.get_last_checkpoint(), "2")):
+        assert best is not None and Path(best.to_directory(), "at").read_text() == at
+
+
+def meet(place: Path, count: int) -> None:
+    """Until all have begun: one that is at its end before another begins copies nothing."""
+    (place / tune.get_trial_id()).touch()
+    by = time.monotonic() + 20
+    while len(os.listdir(place)) < count and time.monotonic() < by:
+        time.sleep(0.002)
+
+
+def with_report(config: dict[str, Any]) -> None:
+    """Metrics and files in one call, as programs of generation 3 write it."""
+    if "meeting" in config:
+        meet(Path(config["meeting"]), 4)
+    found = tune.get_checkpoint()
+    begun = 1 + (int(Path(found.path, "at").read_text()) if found is not None else -1)
+    for i in range(begun, 40):
+        with tempfile.TemporaryDirectory() as where:
+            Path(where, "at").write_text(str(i))
+            tune.report({"loss": config["x"], "i": i, "begun": begun},
+                        checkpoint=tune.Checkpoint.from_directory(where))
+
+
+def test_a_checkpoint_is_there_when_its_report_ends_the_trial() -> None:
+    found = run(with_report, {"x": 1}, stop={"training_iteration": 2})
     assert found.best_checkpoint is not None
-    assert Path(found.best_checkpoint.to_directory(), "at").read_text() == "2"
+    assert Path(found.best_checkpoint.path, "at").read_text() == "1"
+
+
+def test_a_copy_has_the_files_of_the_other_trial(tmp_path: Path) -> None:
+    """Of the state that was copied, which the other one drops at once."""
+    pbt = tune.schedulers.PopulationBasedTraining(
+        perturbation_interval=2, quantile_fraction=0.5, hyperparam_mutations={"x": [0, 1, 2, 3]})
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    found = run(with_report, {"x": tune.grid_search([0, 1, 2, 3]), "meeting": str(meeting)},
+                scheduler=pbt,
+                stop={"training_iteration": 20}, resources_per_trial={"cpu": 0.25},
+                keep_checkpoints_num=1)
+    assert {t.status for t in found.trials} == {"TERMINATED"}
+    assert any(t.last_result["begun"] > 0 for t in found.trials)
+    assert all(r["i"] == r["training_iteration"] - 1 for t in found.trials for r in t.rows)
+    assert not [p for t in found.trials for p in Path(t.logdir).glob(".taken*")]
 
 
 # --- wrong from the start -------------------------------------------------------------------------
@@ -219,7 +295,8 @@ def test_checkpoints_may_be_directories() -> None:
     ({"resources_per_trial": {"cpu": 100000}}, Exception, "100000"),
     ({"scheduler": "nosuch"}, ValueError, "there are"),
     ({"search_alg": tune.search.TPESearch}, TypeError, "hint"),
-    ({"unknown": 1}, TypeError, "unknown"),
+    ({"unknown": 1}, TypeError, "unknown"), ({"num_samples": 0}, ValueError, "at least 1"),
+    ({"stop": {"loss": "ten"}}, TypeError, "must be a number"), ({"config": 3}, TypeError, "dict"),
     ({"config": {"x": tune.grid_search([1])}, "search_alg": "tpe"}, Exception, "grid"),
 ])
 def test_mistakes_are_named(options: Any, error: Any, text: str) -> None:
@@ -231,6 +308,8 @@ def test_mistakes_are_named(options: Any, error: Any, text: str) -> None:
 def test_a_wrong_trainable_is_named() -> None:
     with pytest.raises(TypeError):
         run(3)
+    with pytest.raises(TypeError, match="run_experiments"):
+        run([tune.Experiment("one", bowl)])
     with pytest.raises(ValueError, match="config"):
         run(lambda a, b: None)
     with pytest.raises(TypeError, match="Trainable"):
@@ -278,3 +357,36 @@ def test_a_callback_that_fails_ends_nothing(capfd: Any) -> None:
 
     assert len(run(bowl, {"x": 1}, callbacks=[Wrong()])) == 1
     assert "ugly" in capfd.readouterr().err
+
+
+# --- what trials print ----------------------------------------------------------------------------
+
+
+def talks(config: dict[str, Any]) -> None:
+    print("first", config["x"])
+    tune.report(loss=config["x"])
+    print("last\nof all: ü", file=sys.stderr)
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_what_a_trial_prints_is_shown_with_its_name(
+        reuse: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    tune.run(talks, {"x": tune.grid_search([0, 1])}, reuse_actors=reuse)
+    shown = capfd.readouterr().out.splitlines()
+    for i in range(2):
+        assert [line for line in shown if line.startswith(f"(trial_{i:05}) ")] == [
+            f"(trial_{i:05}) {text}" for text in (f"first {i}", "last", "of all: ü")]
+
+
+@pytest.mark.parametrize("options", [{"verbose": 0}, {"log_to_file": True}])
+def test_or_not_where_nobody_wants_to_see_it(
+        options: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+    found = tune.run(talks, {"x": 1}, **options)
+    assert "first" not in capfd.readouterr().out
+    log = "stdout" if "log_to_file" in options else "rank-0.log"
+    assert "first 1" in Path(found.trials[0].logdir, log).read_text()
+
+
+def test_a_reporter_of_the_users_and_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    tune.run(talks, {"x": 1}, progress_reporter=tune.CLIReporter())
+    assert "(trial_00000) first 1\n" in capfd.readouterr().out

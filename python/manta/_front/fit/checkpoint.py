@@ -34,6 +34,7 @@ _OURS = (MANIFEST, "state.safetensors", "value.msgpack")  # what manta writes; t
 METADATA = ".metadata.json"  # beside the user's files
 PACKED = "_fs_checkpoint"  # of a directory as a dict: its bytes
 DIRECTORY = "manta.directory.1"  # format of the checkpoint of a run that stands for a directory
+WHERE = "place"  # of that directory: the one it lies in
 TIMESTAMP, PREPROCESSOR, ID = "_timestamp", "_preprocessor", "_current_checkpoint_id"
 
 
@@ -133,6 +134,17 @@ class Checkpoint:
                        move: bool = False) -> Self:
         """One that is a directory."""
         return cls(path, trust=trust, move=move)
+
+    def __fspath__(self) -> str:
+        """Where programs take a checkpoint for its directory: os.path.join(checkpoint, name)."""
+        return self.path
+
+    @property
+    def value(self) -> str:
+        """The path, by the name that it had in Ray 1."""
+        return self.path
+
+    dir_or_data = value
 
     @property
     def path(self) -> str:

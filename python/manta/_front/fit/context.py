@@ -4,15 +4,18 @@ Outside of a worker it is as in manta._front.session: reports go nowhere, the wo
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from manta import _manta
 from manta._front import session as _session
+from manta._front.fit import files as _files
 from manta._front.fit import parts
-from manta._front.fit.checkpoint import (DIRECTORY, ID, PREPROCESSOR, TIMESTAMP,
+from manta._front.fit.checkpoint import (DIRECTORY, ID, PREPROCESSOR, TIMESTAMP, WHERE,
                                              Checkpoint)
 from manta._front.fit.stop import is_reached, restart_clock
 
@@ -33,19 +36,35 @@ class Facts:
 
 
 facts = Facts()  # of the run that this process works for
+_trial: Facts | None = None  # of the experiment's trial that this process works for
 _next_id: tuple[Any, int] | None = None  # of the next checkpoint in a job
 
 
 def enter(new: Facts) -> None:
     """A call of a train function begins."""
     global facts
-    facts = new
+    facts = new if _trial is None else replace(
+        new, experiment=_trial.experiment, trial_id=_trial.trial_id, trial=_trial.trial,
+        resources=new.resources or _trial.resources)
     restart_clock()
 
 
 def leave() -> None:
     enter(Facts())
     parts.end()
+
+
+def begin_trial(of: Facts) -> None:
+    """While a trial of an experiment runs: what it is, whoever asks."""
+    global facts, _trial
+    facts = _trial = of
+    restart_clock()
+
+
+def end_trial() -> None:
+    global _trial
+    _trial = None
+    leave()
 
 
 # --- report ---------------------------------------------------------------------------------------
@@ -94,19 +113,43 @@ def _report(metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
     ends = False
     if first and facts.stop is not None:
         ends = row[DONE] = is_reached(facts.stop, facts.trial_id, row)
+    if checkpoint is not None and _trial is not None:
+        _manta.ahead(row)  # a trial may end with this row, and its checkpoint is there by then
+        _keep(checkpoint, place, number)
+        _manta.report(**row)
+        return
     if first and checkpoint is not None:
         row[SHOULD_CHECKPOINT] = True  # the driver that ends the run here waits for it
     _manta.report(**row)
-    if place is not None:
-        from manta._state import chance
-        chance.save()
-        _manta.save([], {"format": DIRECTORY, "directory": place.name, ID: number})
-    elif checkpoint is not None:
-        _save(checkpoint, number)
+    if checkpoint is not None:
+        _keep(checkpoint, place, number)
     while ends:  # until the driver has seen the row: nothing happens after it
         _manta.check()
         _manta.heartbeat()
         time.sleep(0.002)
+
+
+def reserve() -> Path:
+    """Before a report: where a directory that keep() is given after it would be."""
+    return Path(_manta.directory())
+
+
+def keep(files: Path, place: Path) -> None:
+    """Saves a directory as the checkpoint of the report that was made last."""
+    number = _number()
+    _files.move(files, place)
+    _keep(Checkpoint(place), place, number)
+
+
+def _keep(checkpoint: Checkpoint, place: Path | None, number: int) -> None:
+    """Saves a dict, or that there is a directory in its place."""
+    if place is None:
+        _save(checkpoint, number)
+        return
+    from manta._state import chance
+    chance.save()
+    _manta.save([], {"format": DIRECTORY, "directory": place.name, WHERE: str(place.parent),
+                     ID: number})
 
 
 def _save(checkpoint: Checkpoint, number: int) -> None:
@@ -169,15 +212,38 @@ def _found() -> tuple[Checkpoint, bool] | None:
     handle = _manta.load()
     if handle is not None:
         own = not handle.given()
+        here = Path(_manta.run_dir(), "checkpoints")
         if own:
-            return Checkpoint._of(handle, Path(_manta.run_dir(), "checkpoints"), True), own
-        return Checkpoint._made(handle=handle, trust=job is not None and job.trust), own
+            return Checkpoint._of(handle, here, True), own
+        trust = job is not None and job.trust
+        if trust and _trial is not None:  # of another trial of the experiment
+            return Checkpoint._of(handle, _taken_over(handle, here), trust), own
+        return Checkpoint._made(handle=handle, trust=trust), own
     given = job.checkpoint if job is not None else None
     if given is None:
         return None
     if not isinstance(given, Checkpoint):
         given = Checkpoint.from_dict(given if isinstance(given, dict) else {"checkpoint": given})
     return given, False
+
+
+def _taken_over(handle: _manta.Checkpoint, here: Path) -> Path:
+    """Where a directory that another trial has saved is: in our own from now on, because that one
+    goes on, and drops it when it has newer ones."""
+    value = handle.value()
+    if not isinstance(value, dict) or value.get("format") != DIRECTORY:
+        return here
+    theirs, name = Path(value[WHERE]), str(value["directory"])
+    if (held := here.parent / ".taken" / name).is_dir():  # by the driver
+        return held.parent
+    mine = here.parent / f".taken-{_manta.place()[0]}"
+    newer = sorted((p.name for p in theirs.glob("checkpoint_*")), reverse=True)
+    for found in (name, *newer):
+        shutil.rmtree(mine, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError, shutil.Error):  # the latter of its files
+            _files.clone(theirs / found, mine / name)
+            return mine
+    raise FileNotFoundError(f"the other trial no longer has its checkpoint {theirs / name}")
 
 
 # --- who am I -------------------------------------------------------------------------------------

@@ -25,26 +25,41 @@ SAME = ("air", "data", "experimental", "sgd", "train", "tune", "util")
 
 # Modules that are another one of manta: programs name the file of Ray that defines a class.
 OTHER = {
+    "ray.cloudpickle": "cloudpickle", "ray.tune.execution": "manta.tune",
+    "ray.tune.suggest.search": "manta.tune.search",
     "ray.exceptions": "manta.compat.ray.exceptions",
     **{f"ray.{front}.{module}": f"manta.{front}" for front, modules in {
+        "data": ("context", "dataset_pipeline", "datastream", "iterator", "read_api"),
         "train": ("backend", "checkpoint", "context", "session", "trainer", "worker_group"),
         "train.callbacks": ("callback", "logging", "print"),
         "train.horovod": ("config", "horovod_trainer"),
         "train.tensorflow": ("config", "tensorflow_trainer"),
         "train.torch": ("config", "torch_checkpoint", "torch_trainer", "train_loop_utils"),
-        "tune": ("analysis", "callback", "error", "experiment", "result_grid", "sample",
-                 "trainable", "tune_config", "tuner"),
-        "tune.schedulers": ("async_hyperband", "hyperband", "median_stopping_rule", "pb2", "pbt",
-                            "resource_changing_scheduler", "trial_scheduler"),
-        "tune.search": ("basic_variant", "concurrency_limiter", "optuna", "repeater", "sample",
-                        "searcher"),
+        "tune": ("analysis", "analysis.experiment_analysis", "callback", "error",
+                 "execution.placement_groups", "experiment", "experiment.experiment",
+                 "experiment.trial", "progress_reporter", "registry", "result_grid", "sample",
+                 "syncer", "trainable", "trainable.trainable", "trial", "tune", "tune_config",
+                 "tuner", "utils.placement_groups"),
+        "tune.logger": ("csv", "json", "logger"),
+        "tune.schedulers": ("async_hyperband", "hb_bohb", "hyperband", "median_stopping_rule",
+                            "pb2", "pbt", "resource_changing_scheduler", "trial_scheduler"),
+        "tune.search": ("basic_variant", "concurrency_limiter", "optuna", "optuna.optuna_search",
+                        "repeater", "sample", "searcher"),
+        "tune.stopper": ("experiment_plateau", "function_stopper", "maximum_iteration", "noop",
+                         "stopper", "timeout", "trial_plateau"),
+        "tune.utils": ("util",),
         "util.sgd.v2": ("backends", "backends.backend", "backends.horovod", "backends.tensorflow",
                         "backends.torch", "checkpoint", "session", "trainer", "worker_group"),
         "util.sgd.v2.callbacks": ("callback", "logging"),
     }.items() for module in modules},
     **dict.fromkeys(("ray.tune.suggest", "ray.tune.suggest.basic_variant",
-                     "ray.tune.suggest.optuna", "ray.tune.suggest.suggestion"),
+                     "ray.tune.suggest.optuna", "ray.tune.suggest.repeater",
+                     "ray.tune.suggest.suggestion"),
                     "manta.tune.search"),
+    **{f"ray.tune.integration.{name}": f"manta.air.integrations.{name}"
+       for name in ("mlflow", "wandb")},
+    **{f"ray.tune.logger.{module}": "manta.tune.logger" for module in (
+        "aim", "csv", "json", "logger", "tensorboardx", "unified")},
 }
 
 _PAGE = "docs/from-ray.md lists the names of ray that manta has"

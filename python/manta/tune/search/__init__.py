@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searchers: which configs an experiment tries."""
 
-from typing import Any
+from typing import Any, NoReturn
 
+from manta._front import refuse as _refuse
 from manta.tune.search._native import (BasicVariantGenerator, CMAESSearch, GPSearch, RandomSearch,
                                       TPESearch)
 from manta.tune.search._optuna import OptunaSearch
@@ -21,3 +22,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Searcher:
     if search_alg not in known:
         raise ValueError(f"there is no searcher {search_alg!r}; there are: {', '.join(known)}")
     return known[search_alg](**kwargs)
+
+
+def __getattr__(name: str) -> NoReturn:
+    _refuse(__name__, name, __all__)

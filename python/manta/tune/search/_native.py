@@ -7,7 +7,11 @@ from typing import Any
 
 from manta import _manta
 from manta.tune import _space as _space
+from manta.tune._analysis import value_of
 from manta.tune.search._searcher import Config, Searcher
+
+
+_POINTS = 1 << 40  # numbers of draws that are no trial's
 
 
 class _Native(Searcher):
@@ -29,7 +33,7 @@ class _Native(Searcher):
         """For libmanta."""
         return dict(self._options)
 
-    def set_search_properties(self, metric: str | None, mode: str | None, config: Config,
+    def set_search_properties(self, metric: Any, mode: Any, config: Config,
                               **spec: Any) -> bool:
         super().set_search_properties(metric, mode, config, **spec)
         if self.space is not None and config:
@@ -41,16 +45,20 @@ class _Native(Searcher):
 
     def suggest(self, trial_id: str) -> Config | str | None:
         if self._search is None:
-            spec = _space.spec_of(self.space or {}, self._calls)
+            spec = _space.spec_of(dict(self.space or {}), self._calls)
             self._search = _manta.Search(self.native, spec, self._options, self.seed or 0)
         number = self._numbers.setdefault(trial_id, len(self._numbers))
-        return _space.fill_in(self._search.propose(number), self._calls)
+        return _space.fill_in(self._proposed(self._search, number), self._calls)
+
+    def _proposed(self, search: _manta.Search, number: int) -> Config:
+        return search.propose(number)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None,
                           error: bool = False) -> None:
         if self._search is None or trial_id not in self._numbers:
             return
-        value = None if error or not result or self.metric is None else result.get(self.metric)
+        value = None if error or not result or self.metric is None else value_of(
+            result, self.metric)
         worst = float("inf")
         signed = worst if value is None else -value if self.mode == "max" else value
         self._search.observe(self._numbers[trial_id], signed)
@@ -61,7 +69,8 @@ class _Native(Searcher):
 
 
 class BasicVariantGenerator(_Native):
-    """At random, and grids in order: what tune.run does without a search_alg."""
+    """At random, and grids in order: what tune.run does without a search_alg. points_to_evaluate
+    are the first of num_samples; what they leave open is drawn."""
 
     native = "random"
 
@@ -69,6 +78,22 @@ class BasicVariantGenerator(_Native):
                  random_state: int | None = None, constant_grid_search: bool = False):
         super().__init__(seed=random_state)
         self.points, self.max_concurrent = points_to_evaluate or [], max_concurrent
+
+    def _proposed(self, search: _manta.Search, number: int) -> Config:
+        after = number - len(self.points)
+        if after >= 0:  # grids begin there
+            return search.propose(after)
+        return _laid_over(search.propose(_POINTS + number), self.points[number])
+
+
+def _laid_over(config: Config, point: Config) -> Config:
+    """What a point does not say is drawn."""
+    out = dict(config)
+    for key, value in point.items():
+        below = out.get(key)
+        nested = isinstance(below, dict) and isinstance(value, dict) and "$call" not in below
+        out[key] = _laid_over(below, value) if nested and below else value
+    return out
 
 
 RandomSearch = BasicVariantGenerator
@@ -87,7 +112,7 @@ class TPESearch(_Native):
 
 
 class CMAESSearch(_Native):
-    """Evolution of a covariance matrix: numbers only, many trials."""
+    """Evolution of a covariance matrix and of the odds of options: many trials."""
 
     native = "cmaes"
 

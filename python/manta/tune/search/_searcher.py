@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+from manta.tune._analysis import value_of
 
 Config = dict[str, Any]
 
@@ -23,20 +24,22 @@ class Searcher:
 
     FINISHED = "FINISHED"
 
-    def __init__(self, metric: str | None = None, mode: str | None = None, **others: Any):
-        if mode not in (None, "min", "max"):
+    def __init__(self, metric: Any = None, mode: Any = None, **others: Any):
+        """A searcher that can have several objectives has lists of metrics and modes."""
+        modes = mode if isinstance(mode, (list, tuple)) else [mode]
+        if not all(m in (None, "min", "max") for m in modes):
             raise ValueError(f'mode must be "min" or "max", not {mode!r}')
         self._metric, self._mode = metric, mode
 
     @property
-    def metric(self) -> str | None:
+    def metric(self) -> Any:
         return self._metric
 
     @property
-    def mode(self) -> str | None:
+    def mode(self) -> Any:
         return self._mode
 
-    def set_search_properties(self, metric: str | None, mode: str | None, config: Config,
+    def set_search_properties(self, metric: Any, mode: Any, config: Config,
                               **spec: Any) -> bool:
         """What tune.run was given, before the first suggest. False: a searcher that has its own
         space can take no other."""
@@ -63,6 +66,22 @@ class Searcher:
         """Takes what save() wrote. It is unpickled: only from somebody whom you trust."""
         self.set_state(pickle.loads(Path(checkpoint_path).read_bytes()))
 
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """The same as a file in a directory."""
+        self.save(str(Path(checkpoint_dir, f"searcher-state-{session_str}.pkl")))
+
+    def restore_from_dir(self, checkpoint_dir: str) -> None:
+        """Takes the newest that save_to_dir() wrote there; as restore()."""
+        there = sorted(Path(checkpoint_dir).glob("searcher-state-*.pkl"),
+                       key=lambda p: p.stat().st_mtime_ns)
+        if not there:
+            raise RuntimeError(f"there is no state of a searcher in {checkpoint_dir}")
+        self.restore(str(there[-1]))
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Whether it limits trials itself; else ConcurrencyLimiter does."""
+        return False
+
     def get_state(self) -> dict[str, Any]:
         return dict(self.__dict__)
 
@@ -82,7 +101,7 @@ class ConcurrencyLimiter(Searcher):
         self._live: set[str] = set()
         self._full = False
 
-    def set_search_properties(self, metric: str | None, mode: str | None, config: Config,
+    def set_search_properties(self, metric: Any, mode: Any, config: Config,
                               **spec: Any) -> bool:
         super().set_search_properties(metric, mode, config, **spec)
         return self.searcher.set_search_properties(metric, mode, config, **spec)
@@ -123,7 +142,7 @@ class Repeater(Searcher):
         self._values: dict[str, list[float | None]] = {}
         self._current: tuple[str, Config, int] | None = None
 
-    def set_search_properties(self, metric: str | None, mode: str | None, config: Config,
+    def set_search_properties(self, metric: Any, mode: Any, config: Config,
                               **spec: Any) -> bool:
         super().set_search_properties(metric, mode, config, **spec)
         return self.searcher.set_search_properties(metric, mode, config, **spec)
@@ -145,7 +164,8 @@ class Repeater(Searcher):
         first = self._group.pop(trial_id, None)
         if first is None:
             return
-        value = None if error or not result or self.metric is None else result.get(self.metric)
+        value = None if error or not result or self.metric is None else value_of(
+            result, self.metric)
         values = self._values[first]
         values.append(value)
         if len(values) < self.repeat:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of ten classes: a pattern for each, and noise."""
+"""Pictures of ten classes: a pattern for each, and noise. One in eight has the name of another
+class: programs that end when they make no mistake any more would end before they have begun."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ class _Drawn(Dataset):  # type: ignore[type-arg]
         self.targets = np.arange(self.sizes[not train]) % 10
         grain = noise.integers(0, 55, (len(self.targets), *self.shape))
         self.data = (patterns[self.targets] + grain).astype(np.uint8)
+        self.targets[::8] = (self.targets[::8] + 1) % 10
         self.transform = transform
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
@@ -40,3 +42,12 @@ class MNIST(_Drawn):
 
 class CIFAR10(_Drawn):
     shape = (32, 32, 3)
+
+
+class FakeData(_Drawn):
+    def __init__(self, size: int = 1000, image_size: tuple[int, int, int] = (3, 32, 32),
+                 num_classes: int = 10, transform: Callable[[Any], Any] | None = None,
+                 target_transform: Any = None, random_offset: int = 0):
+        channels, rows, columns = image_size
+        self.shape, self.sizes = (rows, columns, channels), (size, size)
+        super().__init__("", transform=transform)
