@@ -50,6 +50,8 @@ class Sizes:
     kills: int = 50
     busy_kills: int = 200
     rows: int = 200_000
+    flat_rows: int = 10_000_000  # some GB of files, for minutes
+    tracked_rows: int = 2000
     many: int = 256
     state_mb: int = 100
     write_mb: int = 256
@@ -70,6 +72,9 @@ class Sizes:
     comm_factor: int = 4  # between sizes
     comm_to: int = 256 << 20
     limit_mb: int = 100
+    search_trials: int = 1000
+    quality_trials: int = 200
+    quality_seeds: int = 30
     wait_ms: int = 1000
     storm_kills: int = 1000
     py_reps: int = 7  # fresh interpreters, with all the time they take
@@ -78,17 +83,21 @@ class Sizes:
     py_rows: int = 100_000
     py_kills: int = 10
     py_runs: int = 300
+    trials: int = 2000
+    many_trials: int = 100_000
     py_steps: int = 200
     py_batch: int = 32
 
 
-QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, many=16, state_mb=8, write_mb=8, big_mb=16,
+QUICK = Sizes(reps=2, kills=2, busy_kills=2, rows=2000, flat_rows=10_000, tracked_rows=200,
+              many=16, state_mb=8, write_mb=8, big_mb=16,
               step_ms=10, ddp_mb=1, ddp_us=500, same_mb=1,
               dash_rows=2000, net_mb=1, data_rows=2000, data_links_mb=4, data_reps=2, get_mb=20,
               comm_reps=1, gloo_reps=1, comm_ms=2,
-              comm_factor=128, comm_to=64 << 10, limit_mb=1, wait_ms=50, storm_kills=5,
+              comm_factor=128, comm_to=64 << 10, limit_mb=1, search_trials=120, quality_trials=15,
+              quality_seeds=2, wait_ms=50, storm_kills=5,
               py_reps=1, rounds=1, peer_reps=0, py_rows=2000, py_kills=2, py_runs=10,
-              py_steps=5, py_batch=2)
+              py_steps=5, py_batch=2, trials=40, many_trials=400)
 
 
 @dataclass

@@ -4,7 +4,7 @@
  *
  *   search speed   [--searcher tpe] [--trials 1000] [--dims 10]
  *                  proposals/s, of the last 100
- *   search quality [--searcher tpe] [--trials 200] [--seeds 30]
+ *   search quality [--searcher tpe] [--trials 200] [--seeds 30] [--function NAME]
  *                  by function: the best value, median of all seeds
  *
  * bench/peers/optuna_search.py has the same functions.
@@ -20,7 +20,7 @@
 #define MOST_DIMS  32
 #define MOST_SEEDS 100
 
-// --- functions on [0, 1]^d -----------------------------------------------------------------------
+// --- functions, most of them on [0, 1]^d ---------------------------------------------------------
 
 static double branin(const double *x)
 {
@@ -88,6 +88,17 @@ static double hartmann6(const double *x)
   return sum;
 }
 
+static double griewank5(const double *x)
+{
+  double sum = 0, waves = 1;
+  for (int i = 0; i < 5; i++) {
+    double u = x[i] * 200 - 87;
+    sum += u * u;
+    waves *= cos(u / sqrt(i + 1));
+  }
+  return 1 + sum / 4000 - waves;
+}
+
 static double levy4(const double *x)
 {
   double w[4], sum;
@@ -118,12 +129,30 @@ static double goldstein(const double *v)
   return log(a * b);
 }
 
-// The first dimension says which of the others count.
+// An option, and two numbers that count under it.
 static double conditional(const double *x)
 {
-  return x[0] < 0.5 ? 0.3 + pow(x[1] - 0.2, 2) + pow(x[2] - 0.7, 2)
-                    : pow(x[3] - 0.6, 2) + 2 * pow(x[4] - 0.3, 2);
+  return x[0] == 0 ? 0.3 + pow(x[1] - 0.2, 2) + pow(x[2] - 0.7, 2)
+                   : pow(x[3] - 0.6, 2) + 2 * pow(x[4] - 0.3, 2);
 }
+#define UNIT "{\"$range\":{\"low\":0,\"high\":1}}"
+#define CONDITIONAL                                                                                \
+  "{\"kind\":{\"$choice\":[{\"a\":" UNIT ",\"b\":" UNIT "},{\"c\":" UNIT ",\"d\":" UNIT "}]}}"
+
+// What a training may look like: optimizer, learning rate, layers, width, dropout.
+static double mixed(const double *x)
+{
+  static const double cost[3] = {0.25, 0, 0.5}, rate[3] = {1.5, 3, 2};
+  int option = (int)x[0];
+  return cost[option] + 0.3 * pow(log10(x[1]) + rate[option], 2) + pow((x[2] - 7) / 6, 2) +
+         pow(log2(x[3]) - 6.5, 2) / 8 + 2 * pow(x[4] - 0.3, 2);
+}
+#define MIXED                                                                                      \
+  "{\"option\":{\"$choice\":[0,1,2]},"                                                             \
+  "\"rate\":{\"$range\":{\"low\":1e-5,\"high\":1,\"log\":true}},"                                  \
+  "\"layers\":{\"$range\":{\"low\":1,\"high\":20,\"int\":true}},"                                  \
+  "\"width\":{\"$range\":{\"low\":1,\"high\":512,\"int\":true,\"log\":true}},"                     \
+  "\"dropout\":{\"$range\":{\"low\":0,\"high\":0.8}}}"
 
 // A deterministic noise of the point's own bits.
 static double noisy(const double *x)
@@ -136,28 +165,33 @@ static double noisy(const double *x)
 
 static const struct function {
   const char *name;
-  int dims;
+  int dims; // each from 0 to 1, unless there is a space
   double (*f)(const double *x);
-} functions[] = {{"branin", 2, branin},
-                 {"hartmann6", 6, hartmann6},
-                 {"rosenbrock10", 10, rosenbrock10},
-                 {"ackley5", 5, ackley5},
-                 {"rastrigin5", 5, rastrigin5},
-                 {"sphere5", 5, sphere5},
-                 {"levy4", 4, levy4},
-                 {"styblinski5", 5, styblinski5},
-                 {"goldstein", 2, goldstein},
-                 {"conditional", 5, conditional},
-                 {"noisy", 5, noisy}};
+  const char *space;
+} functions[] = {{"branin", 2, branin, NULL},
+                 {"hartmann6", 6, hartmann6, NULL},
+                 {"rosenbrock10", 10, rosenbrock10, NULL},
+                 {"ackley5", 5, ackley5, NULL},
+                 {"rastrigin5", 5, rastrigin5, NULL},
+                 {"sphere5", 5, sphere5, NULL},
+                 {"griewank5", 5, griewank5, NULL},
+                 {"levy4", 4, levy4, NULL},
+                 {"styblinski5", 5, styblinski5, NULL},
+                 {"goldstein", 2, goldstein, NULL},
+                 {"conditional", 5, conditional, CONDITIONAL},
+                 {"mixed", 5, mixed, MIXED},
+                 {"noisy", 5, noisy, NULL}};
 
 // --- searching -----------------------------------------------------------------------------------
 
-static void make_space(struct manta__space *sp, int dims)
+static void make_space(struct manta__space *sp, const char *json, int dims)
 {
   manta_value spec = {0};
   manta_error err = MANTA_ERROR_INIT;
-  bench_check(manta_value_set_map(&spec), "space", &err);
-  for (int i = 0; i < dims; i++) {
+  bench_check(json ? manta_value_from_json(&spec, json, strlen(json), &err)
+                   : manta_value_set_map(&spec),
+              "space", &err);
+  for (int i = 0; !json && i < dims; i++) {
     char name[16];
     manta_value x = {0};
     snprintf(name, sizeof name, "x%d", i);
@@ -197,18 +231,21 @@ static int by_size(const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
-static void quality(const char *name, long trials, long seeds)
+static void quality(const char *name, const char *function, long trials, long seeds)
 {
   double found[MOST_SEEDS];
   int64_t ns;
   seeds = seeds < MOST_SEEDS ? seeds : MOST_SEEDS;
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+    const struct function *f = &functions[i];
     struct manta__space sp;
-    make_space(&sp, functions[i].dims);
+    if (*function && strcmp(f->name, function) != 0)
+      continue;
+    make_space(&sp, f->space, f->dims);
     for (long s = 0; s < seeds; s++)
-      found[s] = search(&sp, name, (uint64_t)s + 1, trials, functions[i].f, &ns);
+      found[s] = search(&sp, name, (uint64_t)s + 1, trials, f->f, &ns);
     qsort(found, (size_t)seeds, sizeof *found, by_size);
-    bench_sample(functions[i].name, found[seeds / 2]);
+    bench_sample(f->name, (found[(seeds - 1) / 2] + found[seeds / 2]) / 2);
     manta__space_fini(&sp);
   }
 }
@@ -225,7 +262,7 @@ static void speed(const char *name, long trials, long dims)
 {
   struct manta__space sp;
   int64_t ns;
-  make_space(&sp, dims < 10 ? 10 : dims > MOST_DIMS ? MOST_DIMS : (int)dims);
+  make_space(&sp, NULL, dims < 10 ? 10 : dims > MOST_DIMS ? MOST_DIMS : (int)dims);
   search(&sp, name, 1, trials, bowl, &ns);
   bench_sample("proposals_per_s", 100 / ((double)ns * 1e-9));
   manta__space_fini(&sp);
@@ -237,7 +274,8 @@ int main(int argc, char **argv)
   if (argc > 1 && !strcmp(argv[1], "speed"))
     speed(name, bench_arg(argc, argv, "trials", 1000), bench_arg(argc, argv, "dims", 10));
   else if (argc > 1 && !strcmp(argv[1], "quality"))
-    quality(name, bench_arg(argc, argv, "trials", 200), bench_arg(argc, argv, "seeds", 30));
+    quality(name, bench_arg_text(argc, argv, "function", ""), bench_arg(argc, argv, "trials", 200),
+            bench_arg(argc, argv, "seeds", 30));
   else
     bench_die("search speed|quality");
   return 0;

@@ -3,11 +3,12 @@
  * bench/sink.c - what it costs to have the rows of a run in files, too.
  *
  *   sink rows   --dir D [--rows 200000] [--sinks 1]   rows/s, until the files are complete
- *   sink call   --dir D [--rows 100000] [--sinks 1]   p99 in ns of a report, one every 10 us
+ *   sink call   --dir D [--rows 100000] [--sinks 1]   p99 in ns of a report, one every --pace-us
+ *                                                     (10)
  *   sink memory --dir D [--rows 1000000]              MB that the driver grows by after a fifth
  *   sink events --dir D [--rows 200000]               rows/s of manta_events_add, 3 metrics
  *
- * sinks: JSON, CSV and TensorBoard all together, or none.
+ * sinks: JSON, CSV and TensorBoard all together, or none; --mlflow URI: that server instead.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 #include "bench.h"
 
-#define PACE_NS 10000
+#define PACE_US 10
 
 static manta_value row_of(int64_t i, manta_pair pairs[3])
 {
@@ -60,12 +61,17 @@ MANTA_TRAIN("bench-sink", reports)
 
 static const manta_sink all[] = {{"json", NULL}, {"csv", NULL}, {"tensorboard", NULL}};
 
-static manta_run_config config_of(const manta_value *config, bool sinks)
+static manta_run_config config_of(const manta_value *config, int argc, char **argv)
 {
+  static manta_pair uri;
+  static manta_value options = {.type = MANTA_MAP, .count = 1, .u.pairs = &uri};
+  static const manta_sink mlflow = {"mlflow", &options};
+  const char *server = bench_arg_text(argc, argv, "mlflow", NULL);
   manta_run_config rc = MANTA_RUN_CONFIG_INIT;
   rc.config = config;
-  rc.sinks = all;
-  rc.sink_count = sinks ? 3 : 0;
+  rc.sinks = server ? &mlflow : all;
+  rc.sink_count = server ? 1 : bench_arg(argc, argv, "sinks", 1) ? 3 : 0;
+  uri = (manta_pair)MANTA_KV_STR("tracking_uri", server);
   return rc;
 }
 
@@ -75,7 +81,7 @@ static void measure_run(int argc, char **argv, int64_t rows, int64_t pace)
   manta_trainer *t = bench_trainer(argc, argv, 1, 0);
   manta_value config = MANTA_MAP(MANTA_KV_INT("rows", rows), MANTA_KV_INT("pace", pace));
   manta_value results = {0};
-  manta_run_config rc = config_of(&config, bench_arg(argc, argv, "sinks", 1) != 0);
+  manta_run_config rc = config_of(&config, argc, argv);
   bench_check(manta_trainer_run(t, reports, &rc, &results, &err), "run", &err);
   int64_t end = bench_now();
   const manta_value *one = manta_value_at(&results, 0);
@@ -103,7 +109,7 @@ static void measure_memory(int argc, char **argv, int64_t rows)
   manta_error err = MANTA_ERROR_INIT;
   manta_trainer *t = bench_trainer(argc, argv, 1, 0);
   manta_value config = MANTA_MAP(MANTA_KV_INT("rows", rows));
-  manta_run_config rc = config_of(&config, true);
+  manta_run_config rc = config_of(&config, argc, argv);
   manta_run *r;
   manta_rows got;
   double early = 0, most = 0;
@@ -145,7 +151,7 @@ int main(int argc, char **argv)
   if (!strcmp(what, "rows"))
     measure_run(argc, argv, rows, 0);
   else if (!strcmp(what, "call"))
-    measure_run(argc, argv, rows, PACE_NS);
+    measure_run(argc, argv, rows, 1000 * bench_arg(argc, argv, "pace-us", PACE_US));
   else if (!strcmp(what, "memory"))
     measure_memory(argc, argv, rows);
   else if (!strcmp(what, "events"))

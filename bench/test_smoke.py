@@ -27,22 +27,28 @@ NAMES = ["start", "start-create", "again", "again-first", "again-fresh", "report
          "comm-wait-4", "comm-death", "comm-death-private", "comm-death-busy", "comm-storm",
          "comm-same", "ddp", "ddp-overlap", "data-csv-1", "data-csv-2", "dash-chart", "dash-cold",
          "dash-rss", "sink-rows", "sink-call", "sink-events", "sink-memory", "data-load",
-         "data-load-filter", "data-load-again", "data-first", "data-memory", "s3-get"]
+         "data-load-filter", "data-load-again", "data-first", "data-memory", "s3-get", "tune",
+         "tune-wait", "tune-reuse", "tune-many", "search-speed", "search-tpe", "search-cmaes",
+         "search-gp", "search-asha"]
 OF_PACKAGE = ["py-start", "py-start-torch", "py-fit", "py-fit-again",
               "py-fit-stall", "py-fit-directory", "py-step", "py-again", "py-again-fresh",
               "py-again-at-once", "py-new", "py-new-gloo", "py-runs",
               "py-report", "py-rows", "py-stall", "py-stall-first", "py-stall-torch", "py-recover",
               "py-recover-gloo", "py-recover-cold", "py-ddp-mlp", "py-ddp-resnet", "py-memory",
-              "py-same", "data-torch-csv", "data-torch-filter", "data-ready-cached",
+              "py-same", "py-tune", "py-tune-torch", "py-tune-reuse", "py-tune-many",
+              "data-torch-csv", "data-torch-filter", "data-ready-cached",
               "data-ready-npy"]
 # OpenMPI may be missing, these may not
 PAIRED = ["stall", "stall-rush", "write", "ddp", "ddp-overlap", "py-start", "py-step", "py-stall",
           "py-fit-stall", "py-stall-torch", "py-ddp-mlp", "py-ddp-resnet", "py-memory"]
 WITHOUT_BAR = ["start-create", "again-first", "again-fresh", "py-again-at-once", "stall-first",
-               "dash-cold", "write-slow-cpu", "many-pss", "data-load-again",
+               "dash-cold", "write-slow-cpu", "tune-wait", "tune-reuse", "many-pss",
+               "data-load-again",
                "py-stall-first", "py-stall-torch", "py-fit-again",
                "ddp-overlap"]  # this has one where there are spare cores
 
+# Its row needs the environment that the stage `trackers` of make check-all has made.
+TRACKERS = BENCH.parent / "build" / "pyenv-trackers"
 APART = ("tf-recover", "hvd-recover")  # in environments that make check-all has made
 
 number = 0
@@ -61,7 +67,7 @@ def whole(row: dict[str, Any]) -> bool:
     """Two samples at least (of collectives one per size that the bar is about, of what takes an
     import of torch one), all of them positive; a loss of speed may be anything. No verdict without
     a peer that is not installed."""
-    once = ("comm-", "py-", "dash-", "data-memory", "sink-memory")
+    once = ("comm-", "py-", "dash-", "data-memory", "sink-memory", "tune-many", "search-")
     few = 1 if row["name"].startswith(once) else 2
     if row["note"].startswith("no chromium"):
         return True
@@ -89,7 +95,8 @@ def main() -> int:
         good = check(done.returncode == 0, "everything is measured", done.stderr)
         rows = {r["name"]: r for r in json.loads(out.read_text())["rows"]} if out.exists() else {}
         left = sorted(p.name for p in Path(d).iterdir() if p != out)
-    for name in OF_PACKAGE if package else NAMES:
+    wanted = OF_PACKAGE if package else [*NAMES, *(["sink-frozen"] if TRACKERS.exists() else [])]
+    for name in wanted:
         good &= check(name in rows and whole(rows[name]), name, str(rows.get(name)))
     good &= check(all(r["what"] in done.stdout for r in rows.values()), "the table has every row")
     good &= check(not left, "no run is left behind", " ".join(left))

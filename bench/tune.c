@@ -12,8 +12,6 @@
 
 #include "bench.h"
 
-#define PART 1000
-
 static manta_status trial(manta_session *s, manta_value *result, manta_error *err)
 {
   double x = manta_session_config_real(s, "x", 0);
@@ -97,11 +95,11 @@ static void trials(int argc, char **argv)
 
 static void many(int argc, char **argv)
 {
-  long n = bench_arg(argc, argv, "trials", 100000), ended = 0;
+  long n = bench_arg(argc, argv, "trials", 100000), ended = 0, part = n < 4000 ? n / 4 : 1000;
   manta_tune *t = start(argc, argv, n, false);
   take(t, &ended, 2);
-  bench_sample("first_per_s", rate(t, &ended, PART + 2));
-  take(t, &ended, n - PART);
+  bench_sample("first_per_s", rate(t, &ended, part + 2));
+  take(t, &ended, n - part);
   bench_sample("last_per_s", rate(t, &ended, n));
   bench_sample("driver_mb", resident_mb());
   manta_tune_close(t);

@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "build" / "peers"
 LIMIT_S = 600
 RAY = "ray[train]==2.60.*"
+OPTUNA = ["optuna==5.0.*", "cmaes", "scipy"]
 DATA = ["pandas", "polars", "pyarrow", "duckdb"]
 MPIRUN = ["mpirun", "--allow-run-as-root"]
 
@@ -140,6 +141,44 @@ def make_data() -> None:
     (home / "ready").touch()
 
 
+def optuna_python() -> Path | None:
+    """A Python that has Optuna and what its samplers but the Gaussian process need: `make
+    bench-peers` makes it."""
+    home = BUILT / "optuna"
+    return home / "bin" / "python" if (home / "ready").exists() else None
+
+
+def make_optuna() -> None:
+    """Once."""
+    home = BUILT / "optuna"
+    if optuna_python():
+        return
+    run([sys.executable, "-m", "venv", "--clear", home])
+    run([home / "bin" / "pip", "install", "--quiet", "--no-input", *OPTUNA])
+    (home / "ready").touch()
+
+
+def optuna_per_s(trials: int) -> list[float]:
+    """Suggestions of Optuna's TPE; nothing without it."""
+    python = optuna_python()
+    if not python:
+        return []
+    said = run([python, HERE / "optuna_search.py", "--speed", "--trials", trials])
+    return [float(said.split()[1])]
+
+
+def ray_asha(table: Path, orders: int, workers: int, grace: int,
+             factor: int) -> dict[str, list[float]]:
+    """What ray_asha.py says of its replays; empty without Ray."""
+    out: dict[str, list[float]] = {"found": [], "spent": [], "stopped": []}
+    python = ray_python()
+    if python:
+        said = run([python, HERE / "ray_asha.py", table, orders, workers, grace, factor])
+        for name, value in (line.split() for line in said.splitlines()):
+            out[name].append(float(value))
+    return out
+
+
 def csv_mb_s(name: str, where: Path, threads: int, reps: int) -> list[float]:
     """Passes over the files of a folder by one of them."""
     said = run([data_python(), HERE / "csv_columns.py", name, where, threads, reps])
@@ -211,6 +250,18 @@ def ray_data_mb_s(where: Path, reps: int, batch: int, *words: str) -> list[float
         said = run([python, HERE / "ray_data.py", where, reps, batch, *words],
                    {"RAY_TMPDIR": d, "RAY_USAGE_STATS_ENABLED": "0"})
     return [float(line.split()[1]) for line in said.splitlines() if line.startswith("mb_s ")]
+
+
+def ray_tune_per_s(trials: int) -> list[float] | None:
+    """Trials/s of Ray Tune; None without it."""
+    python = ray_python()
+    if not python:
+        return None
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as d:
+        said = run([python, HERE / "ray_tune.py", trials, d],
+                   {"RAY_TMPDIR": d, "RAY_USAGE_STATS_ENABLED": "0"})
+    return [float(line.split()[1]) for line in said.splitlines()
+            if line.startswith("trials_per_s ")]
 
 
 def ray(job: str, n: int = 1, env: dict[str, str] | None = None) -> dict[str, list[float]] | None:
