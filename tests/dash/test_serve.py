@@ -17,6 +17,7 @@ from served import Dashboard, Pretence, main, make_bed, pretend, pretend_trials 
 from served import wait_for  # noqa: E402
 
 BED = make_bed()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def runs_dir(name: str) -> Path:
@@ -328,6 +329,17 @@ def test_a_directory_that_is_removed_and_made_again() -> None:
     wait_for("no runs", lambda: not d.runs())
     pretend(runs, "new", "--rows", 3)
     assert list(d.whole(1)) == ["new"]
+    d.stop()
+
+
+def test_the_pictures_of_the_guide_have_the_words_of_the_page() -> None:
+    """They are drawn by hand, as text: what the page does not say any more is found here."""
+    d = Dashboard(BED, runs_dir("pictures"))
+    page = d.ask("/").read().decode()
+    for picture in ("run", "experiment"):
+        text = (DOCS / f"dashboard-{picture}.svg").read_text()
+        words = re.findall(r'class="word[^"]*"[^>]*>([^<]+)<', text)
+        assert len(words) > 5 and not [w for w in words if f"'{w}'" not in page], words
     d.stop()
 
 
