@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from typing import Any
 
 from tap import load, main
@@ -93,13 +94,25 @@ def test_a_test_that_fails_in_its_end_has_not_passed() -> None:
     assert check.Tally(cases).line() == "0 passed, 1 failed, 0 skipped"
 
 
-def test_work_in_the_background() -> None:
-    done = check.Background("sh", "-c", "echo said; exit 3").wait()
+def test_commands_end() -> None:
+    done = check.run(["sh", "-c", "echo said; exit 3"])
     assert (done.code, done.text) == (3, "said\n"), done
-    work = check.Background("sleep", "1000")
+    work = check.Command(["sleep", "1000"])
     work.end()
-    assert work.process.returncode == -9
+    assert work.process.returncode == -signal.SIGTERM
     work.end()  # again does no harm
+
+
+def test_a_command_that_does_not_end() -> None:
+    """Nor is what it leaves behind waited for."""
+    limits = check.COMMAND_LIMIT_S, check.ENDING_S
+    check.COMMAND_LIMIT_S, check.ENDING_S = 0.5, 0.5
+    try:
+        done = check.run(["sh", "-c", "trap '' TERM; setsid sleep 20 & echo said; sleep 20"])
+    finally:
+        check.COMMAND_LIMIT_S, check.ENDING_S = limits
+    assert done.code == 124, done
+    assert done.text.startswith("said\n") and "still running after 0.5 s" in done.text, done
 
 
 def test_the_sum() -> None:
