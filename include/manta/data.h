@@ -472,7 +472,8 @@ typedef struct manta_loader_config {
   manta_tail tail;     /* what becomes of the last rows */
   int64_t epoch;       /* which to begin with */
   int threads;         /* that parse; 0: one per CPU, 8 at most */
-  int prefetch;        /* batches that are made ahead; 0: 2; -1: none, next makes them */
+  int prefetch;        /* batches that are made ahead, or more if they are small; 0: 2; -1: none,
+                          next makes them */
   size_t memory_limit; /* bytes; 0: a quarter of memory */
 } manta_loader_config;
 

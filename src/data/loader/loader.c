@@ -15,6 +15,9 @@
 #define THREADS      8
 #define THREADS_MAX  256
 #define PREFETCH     2
+#define SMALL        16                /* batches may be ahead, however few were asked for, */
+#define SMALL_BYTES  ((size_t)1 << 20) /* that have no more than this together, nor more than */
+#define SMALL_PART   64                /* one part of so many of the memory */
 #define PREFETCH_MAX 1024
 #define MEMORY_MIN   ((size_t)1 << 20)
 #define MEMORY       ((size_t)1 << 30) /* where nobody knows how much there is */
@@ -99,6 +102,21 @@ static void discard(struct manta__made *m)
     manta_batch_destroy(m->batch);
 }
 
+static bool has_room(const manta_loader *l, size_t bytes)
+{
+  size_t small = l->c.memory_limit / SMALL_PART;
+  small = small < SMALL_BYTES ? small : SMALL_BYTES;
+  return l->count < l->c.prefetch || (l->count < l->cap && l->waiting + bytes <= small);
+}
+
+// A batch costs less than to wake somebody for it: those that can be made at once are given
+// together.
+static bool goes_on(const manta_loader *l, const struct manta__made *m)
+{
+  return m->st == 1 && l->late.count == 0 && l->cut.rows >= l->c.batch_rows &&
+         has_room(l, m->bytes);
+}
+
 static void *make_ahead(void *ctx)
 {
   manta_loader *l = ctx;
@@ -107,14 +125,19 @@ static void *make_ahead(void *ctx)
     m.bytes = m.st == 1 ? manta__batch_bytes(m.batch) : 0;
     manta__cache_charge((int64_t)m.bytes);
     pthread_mutex_lock(&l->lock);
-    while (!l->stops && l->count == l->c.prefetch)
+    while (!l->stops && !has_room(l, m.bytes)) {
+      pthread_cond_signal(&l->full);
       pthread_cond_wait(&l->room, &l->lock);
+    }
     goes = !l->stops && m.st == 1;
-    if (l->stops)
+    if (l->stops) {
       discard(&m);
-    else
-      l->made[(l->first + l->count++) % l->c.prefetch] = m;
-    pthread_cond_signal(&l->full);
+    } else {
+      l->made[(l->first + l->count++) % l->cap] = m;
+      l->waiting += m.bytes;
+    }
+    if (!goes_on(l, &m))
+      pthread_cond_signal(&l->full);
     pthread_mutex_unlock(&l->lock);
   }
   return NULL;
@@ -127,10 +150,12 @@ static struct manta__made take(manta_loader *l)
   while (l->count == 0)
     pthread_cond_wait(&l->full, &l->lock);
   struct manta__made m = l->made[l->first];
-  l->first = (l->first + 1) % l->c.prefetch;
+  l->first = (l->first + 1) % l->cap;
   l->count--;
+  l->waiting -= m.bytes;
   l->wait += manta__now() - from;
-  pthread_cond_signal(&l->room);
+  if (l->count <= l->cap / 2) // and then for several at once
+    pthread_cond_signal(&l->room);
   pthread_mutex_unlock(&l->lock);
   manta__cache_charge(-(int64_t)m.bytes);
   return m;
@@ -194,8 +219,9 @@ static void stop_thread(manta_loader *l)
   pthread_join(l->thread, NULL);
   for (; l->count; l->count--) {
     discard(&l->made[l->first]);
-    l->first = (l->first + 1) % l->c.prefetch;
+    l->first = (l->first + 1) % l->cap;
   }
+  l->waiting = 0;
   l->stops = false;
 }
 
@@ -310,7 +336,7 @@ manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const mant
   manta_status st = manta__late_split(&late, d, err);
   manta_loader *l = st == MANTA_OK ? manta__calloc(1, sizeof *l) : NULL;
   if (l)
-    l->made = manta__calloc((size_t)c->prefetch + 1, sizeof *l->made);
+    l->made = manta__calloc((size_t)(c->prefetch > SMALL ? c->prefetch : SMALL), sizeof *l->made);
   if (l && l->made)
     l->track = manta__track_create(d, c->epoch);
   if (!l || !l->track) {
@@ -325,6 +351,7 @@ manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const mant
   l->late = late;
   l->supply = *supply;
   l->c = *c;
+  l->cap = c->prefetch > SMALL ? c->prefetch : SMALL;
   l->over.st = (manta_status)1;
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->full, NULL);

@@ -47,8 +47,9 @@ struct manta_loader {
 
   pthread_mutex_t lock; /* of all that follows */
   pthread_cond_t full, room;
-  struct manta__made *made; /* a ring of c.prefetch */
-  int first, count;
+  struct manta__made *made; /* a ring */
+  int cap, first, count;
+  size_t waiting; /* bytes in it */
   bool stops;
   pthread_t thread;
 
