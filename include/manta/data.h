@@ -205,10 +205,11 @@ typedef struct manta_dataset manta_dataset;
 /* Opens a data set and gives it in *out; the caller closes it. A path is that of a file, a pattern
  * (*, ?, [...]) or a folder, which stands for all files below it, but those whose names begin with
  * "." or "_". Files come in the order of the paths, and those of one path in that of their names.
- * The first file is looked at for columns and types; files that are larger than a block are gone
- * over once to find where it can be cut. MANTA_ENOENT: there is no such file or column (the message
- * has the nearest names); MANTA_EINVAL: a file or an option makes no sense; MANTA_EUNSUPPORTED: a
- * format that is not read in C. `config` may be NULL. */
+ * The first file with rows is looked at for columns and types, and some of the others for types
+ * that must be wider; of files that are larger than a block, some KB around each cut are read.
+ * MANTA_ENOENT: there is no such file or column (the message has the nearest names); MANTA_EINVAL:
+ * a file or an option makes no sense; MANTA_EUNSUPPORTED: a format that is not read in C. `config`
+ * may be NULL. */
 MANTA_API manta_status manta_dataset_open(manta_dataset **out, const char *const *paths,
                                           size_t count, const manta_data_config *config,
                                           manta_error *err);

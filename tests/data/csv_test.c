@@ -184,6 +184,43 @@ static void empty_files_stand_beside_others(void **state)
   free(packed);
 }
 
+// Wider than the first file alone would have them, in whatever order the others have their columns.
+static void types_fit_the_other_files(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  const char *paths[] = {file_text(dir, "0.csv", "a,b,c,d,e\n1,2,,true,5\n"),
+                         file_text(dir, "1.csv", "b,a,c,e,d\n2.5,3,x,6,false\n"),
+                         file_text(dir, "2.csv", "a,b,c,d,e\n"),
+                         file_text(dir, "3.csv", "a,b,c,d,e\n4,5,,7,18446744073709551615\n")};
+  assert_ok(read_paths(paths, 4, NULL, &got, &err), &err);
+  assert_string_equal(got, "a:i64|b:f64|c:string|d:string|e:u64\n1|2|''|'true'|5\n"
+                           "3|2.5|'x'|'false'|6\n4|5|''|'7'|18446744073709551615");
+  manta_free(got);
+}
+
+// Of many files some are looked at, the last among them; what is wrong with one its reader tells.
+static void a_sample_of_many_files_is_looked_at(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char name[16], all[PATH_MAX], *got;
+  snprintf(all, sizeof all, "%s/n*.csv", dir);
+  for (int i = 0; i < 100; i++) {
+    snprintf(name, sizeof name, "n%02d.csv", i);
+    file_text(dir, name, i < 99 ? "a\n1\n" : "a\n0.5\n");
+  }
+  assert_ok(read_path(all, NULL, &got, &err), &err);
+  assert_has(got, "a:f64\n1\n1\n");
+  assert_has(got, "\n1\n0.5");
+  manta_free(got);
+  file_text(dir, "n99.csv", "a\n\"\n");
+  assert_status(read_path(all, NULL, &got, &err), MANTA_EINVAL);
+  assert_has(err.message, "n99.csv:2: ");
+  file_text(dir, "n01.csv", "a\n1.5\n"); // not one of them
+  assert_status(read_path(all, NULL, &got, &err), MANTA_EINVAL);
+  assert_has(err.message, "n01.csv:2: column 1 (\"a\"): \"1.5\"");
+}
+
 // Whatever is asked for: a row that cannot be read is in no count, and in no column.
 static void a_skipped_row_is_no_row_of_any_column(void **state)
 {
@@ -728,6 +765,8 @@ int main(void)
       cmocka_unit_test(rows_and_quotes_are_those_of_the_standard),
       cmocka_unit_test(types_are_found_in_the_values),
       cmocka_unit_test(options_say_how),
+      cmocka_unit_test(types_fit_the_other_files),
+      cmocka_unit_test(a_sample_of_many_files_is_looked_at),
       cmocka_unit_test(given_types_are_taken),
       cmocka_unit_test(wrong_files_are_named_with_line_and_remedy),
       cmocka_unit_test(empty_files_stand_beside_others),

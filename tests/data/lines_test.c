@@ -85,6 +85,18 @@ static void objects_are_rows(void **state)
     assert_reads(file_text(dir, "x.jsonl", cases[i].text), NULL, cases[i].want);
 }
 
+// A key that the first file has not is a column, too.
+static void types_fit_the_other_files(void **state)
+{
+  manta_error err = MANTA_ERROR_INIT;
+  char *got;
+  const char *paths[] = {file_text(dir, "0.jsonl", "{\"a\": 1, \"b\": null}\n"),
+                         file_text(dir, "1.jsonl", "{\"b\": \"x\", \"a\": 2.5, \"c\": true}\n")};
+  assert_ok(read_paths(paths, 2, NULL, &got, &err), &err);
+  assert_string_equal(got, "a:f64|b:string|c:bool\n1|null|null\n2.5|'x'|true");
+  manta_free(got);
+}
+
 static void given_types_are_taken(void **state)
 {
   manta_data_config c = MANTA_DATA_CONFIG_INIT;
@@ -254,6 +266,7 @@ int main(void)
       cmocka_unit_test(lines_of_text_are_rows),
       cmocka_unit_test(text_is_cut_at_lines),
       cmocka_unit_test(objects_are_rows),
+      cmocka_unit_test(types_fit_the_other_files),
       cmocka_unit_test(given_types_are_taken),
       cmocka_unit_test(mistakes_are_told_with_their_places),
       cmocka_unit_test(lines_that_are_wrong_are_skipped),

@@ -379,6 +379,7 @@ const struct manta__format manta__format_csv = {
     .name = "csv",
     .suffix = {".csv", ".tsv"},
     .filters = true,
+    .guesses = true,
     .look = manta__csv_look,
     .cut = manta__csv_cut,
     .open = open_csv,

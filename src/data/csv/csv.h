@@ -21,8 +21,8 @@
  * (4) A number is what number.h says, a bool is true or false in any case of letters. Blanks around
  *     them do not count. A field that is missing is a null; strings are as they are, without
  *     quotes.
- * (5) Types are found in the first MB of the first file: i64, u64, f64, bool, else string; a column
- *     of nothing but missing values is f64.
+ * (5) Types are found in the first MB of the first file that has rows, and in the first rows of
+ *     some others: i64, u64, f64, bool, else string; a column of missing values alone is f64.
  */
 #ifndef MANTA_DATA_CSV_CSV_H
 #define MANTA_DATA_CSV_CSV_H

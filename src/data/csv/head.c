@@ -11,8 +11,6 @@
 #include "data/csv/csv.h"
 #include "data/number/number.h"
 
-#define SAMPLE_BYTES (1 << 20)
-
 struct manta__csv_marks manta__csv_marks_of(const struct manta__file *f)
 {
   const manta_data_config *c = f->config;
@@ -218,7 +216,8 @@ static struct manta__type type_of(const struct csv_guess *g)
   return manta__type_kind(g->is_bool ? MANTA_KIND_BOOL : MANTA_KIND_STRING);
 }
 
-static void guess_piece(struct csv_guess *g, const struct manta__csv_rows *rows)
+// column: the number in g of each column of these rows; -1: it is none of them.
+static void guess_piece(struct csv_guess *g, const int *column, const struct manta__csv_rows *rows)
 {
   struct manta__csv_fields fields = {.text = rows->text, .pos = rows->pos, .first = rows->first};
   for (int i = 0; i < rows->width; i++) {
@@ -226,14 +225,16 @@ static void guess_piece(struct csv_guess *g, const struct manta__csv_rows *rows)
     fields.last = i + 1 == rows->width;
     for (size_t r = 0; r < rows->rows; r++) {
       struct manta__csv_field f = manta__csv_field_at(&fields, r, &rows->marks);
-      guess(&g[i], &f, rows->file->config);
+      if (column[i] >= 0)
+        guess(&g[column[i]], &f, rows->file->config);
     }
   }
 }
 
 // Rows that cannot be read say nothing about types: the reader will tell.
-static manta_status guess_types(struct csv_guess *g, const struct manta__file *f,
-                                const struct manta__csv_head *head, size_t *seen, manta_error *err)
+static manta_status guess_types(struct csv_guess *g, const int *column, const struct manta__file *f,
+                                const struct manta__csv_head *head, int64_t limit, size_t *seen,
+                                manta_error *err)
 {
   struct manta__csv_rows rows = {0};
   struct manta__tally tally;
@@ -243,10 +244,10 @@ static manta_status guess_types(struct csv_guess *g, const struct manta__file *f
   lenient.skip_errors = true;
   sample.config = &lenient;
   manta__tally_init(&tally);
-  manta_status st = open_at(&rows, &sample, head->skip, SAMPLE_BYTES, head->count, err);
+  manta_status st = open_at(&rows, &sample, head->skip, limit, head->count, err);
   rows.tally = &tally;
-  while (st >= 0 && bytes < SAMPLE_BYTES && (st = manta__csv_rows_next(&rows, err)) == 1) {
-    guess_piece(g, &rows);
+  while (st >= 0 && bytes < limit && (st = manta__csv_rows_next(&rows, err)) == 1) {
+    guess_piece(g, column, &rows);
     *seen += rows.rows;
     bytes += (int64_t)rows.used;
   }
@@ -276,23 +277,55 @@ static manta_status make_schema(const struct manta__file *f, const struct manta_
   return st;
 }
 
+// Another file may have its columns in another order. What is wrong with it its reader will tell.
+static void guess_other(struct csv_guess *g, int *column, const struct manta__csv_head *head,
+                        const struct manta__file *other)
+{
+  struct manta__csv_head own;
+  size_t rows = 0;
+  if (manta__csv_head_read(&own, other, NULL) < 0)
+    return;
+  bool fits = own.count > 0 && own.count <= head->count;
+  for (int i = 0; i < own.count && fits; i++) {
+    column[i] = head->count - 1;
+    while (column[i] >= 0 && strcmp(head->names[column[i]], own.names[i]) != 0)
+      column[i]--;
+  }
+  if (fits)
+    guess_types(g, column, other, &own, MANTA__LOOK_MORE_BYTES, &rows, NULL);
+  manta__csv_head_fini(&own);
+}
+
+static manta_status guess_all(struct csv_guess *g, int *column, const struct manta__file *f,
+                              const struct manta__csv_head *head, size_t *rows, manta_error *err)
+{
+  for (int i = 0; i < head->count; i++) {
+    g[i] = (struct csv_guess){true, true, true, true, false};
+    column[i] = i;
+  }
+  MANTA_TRY(guess_types(g, column, f, head, MANTA__LOOK_BYTES, rows, err));
+  for (size_t i = 0; i < f->other_count && *rows; i++)
+    guess_other(g, column, head, &f->others[i]);
+  return MANTA_OK;
+}
+
 manta_status manta__csv_look(const struct manta__file *f, struct manta__schema **out,
                              manta_error *err)
 {
   struct manta__csv_head head;
   MANTA_TRY(manta__csv_head_read(&head, f, err));
   struct csv_guess *g = manta__calloc((size_t)head.count + 1, sizeof *g);
+  int *column = manta__calloc((size_t)head.count + 1, sizeof *column);
   manta_status st = MANTA_OK;
   size_t rows = 0;
-  if (!g)
-    st = manta_error_set(err, MANTA_ENOMEM, "%s: no memory for its columns", f->source->name);
-  for (int i = 0; i < head.count && g; i++)
-    g[i] = (struct csv_guess){true, true, true, true, false};
   *out = NULL;
-  if (st == MANTA_OK && head.count)
-    st = guess_types(g, f, &head, &rows, err);
+  if (!g || !column)
+    st = manta_error_set(err, MANTA_ENOMEM, "%s: no memory for its columns", f->source->name);
+  else if (head.count)
+    st = guess_all(g, column, f, &head, &rows, err);
   if (st == MANTA_OK && head.count && (rows || !f->passes_empty))
     st = make_schema(f, &head, g, out, err);
+  manta__free(column);
   manta__free(g);
   manta__csv_head_fini(&head);
   return st;

@@ -56,7 +56,13 @@ struct manta__file {
   enum manta__compression compression;
   const manta_data_config *config; /* complete: no zeros that mean something else */
   bool passes_empty;               /* look(): a file without rows has no schema */
+  /* look(): some of the other files, whose first rows may need wider types */
+  const struct manta__file *others;
+  size_t other_count;
 };
+
+#define MANTA__LOOK_BYTES      (1 << 20)  /* of a file whose types are guessed */
+#define MANTA__LOOK_MORE_BYTES (64 << 10) /* and of each of the others */
 
 struct manta__block {
   int32_t file; /* its number in the data set */
@@ -96,6 +102,7 @@ struct manta__format {
   const char *suffix[4]; /* with the dot; unused ones are NULL */
   bool stays_packed;     /* the end of a name says nothing of compression */
   bool filters;          /* the reader looks at job.filter itself */
+  bool guesses;          /* look() finds types in a sample of the rows */
   /* The columns of a file, which stands for all; NULL: it is empty, another one may show them. */
   manta_status (*look)(const struct manta__file *f, struct manta__schema **out, manta_error *err);
   /* Adds the blocks of a file that is not compressed. NULL: it is one. */

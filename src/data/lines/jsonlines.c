@@ -14,8 +14,7 @@
 #include "data/lines/lines.h"
 #include "data/number/number.h"
 
-#define SAMPLE_BYTES (1 << 20)
-#define EXPLAINED    40
+#define EXPLAINED 40
 
 // --- one line -----------------------------------------------------------------------------------
 
@@ -167,18 +166,28 @@ static manta_status make_schema(const struct manta__file *f, const struct json_l
   return st;
 }
 
-static manta_status look(const struct manta__file *f, struct manta__schema **out, manta_error *err)
+static manta_status look_at_lines(struct json_look *k, const struct manta__file *f, int64_t limit,
+                                  manta_error *err)
 {
-  struct json_look k = {0};
   struct manta__line_scan l;
   int64_t bytes = 0;
   manta_status st = manta__line_scan_open(&l, f, 0, f->source->size, err);
-  while (st >= 0 && bytes < SAMPLE_BYTES && (st = manta__line_scan_next(&l, err)) == 1) {
+  while (st >= 0 && bytes < limit && (st = manta__line_scan_next(&l, err)) == 1) {
     bytes += (int64_t)l.n + 1;
-    manta_status looked = is_blank(l.p, l.n) ? MANTA_OK : look_at(&k, &l, err);
+    manta_status looked = is_blank(l.p, l.n) ? MANTA_OK : look_at(k, &l, err);
     st = looked < 0 ? looked : st;
   }
   manta__line_scan_close(&l);
+  return st < 0 ? st : MANTA_OK;
+}
+
+// What is wrong with one of the others its reader will tell.
+static manta_status look(const struct manta__file *f, struct manta__schema **out, manta_error *err)
+{
+  struct json_look k = {0};
+  manta_status st = look_at_lines(&k, f, MANTA__LOOK_BYTES, err);
+  for (size_t i = 0; i < f->other_count && st >= 0 && k.keys.count; i++)
+    look_at_lines(&k, &f->others[i], MANTA__LOOK_MORE_BYTES, NULL);
   if (st >= 0)
     st = make_schema(f, &k, out, err);
   for (int i = 0; i < k.keys.count; i++)
@@ -317,6 +326,7 @@ static manta_status next_json(struct manta__reader *reader, manta_batch **out, m
 const struct manta__format manta__format_json = {
     .name = "json",
     .suffix = {".jsonl", ".ndjson", ".json"},
+    .guesses = true,
     .look = look,
     .cut = manta__line_scan_cut,
     .open = open_json,

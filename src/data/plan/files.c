@@ -9,6 +9,8 @@
 #include "data/plan/pack.h"
 
 #define IDLE_BYTES ((size_t)32 << 20) /* that the pool keeps for the next batches */
+#define OTHERS     8                  /* files that are looked at beside the first one, and */
+#define FAR_OTHERS 2                  /* where each costs a request */
 
 // --- opening ------------------------------------------------------------------------------------
 
@@ -46,25 +48,48 @@ manta_status manta__files_file(struct manta__files *f, int32_t file, struct mant
   return MANTA_OK;
 }
 
+// Opens some of the files behind number `first`, evenly spread, the last among them. What is wrong
+// with one that cannot be opened its reader will tell.
+static size_t open_others(struct manta__files *f, size_t first, struct manta__file *others)
+{
+  size_t rest = f->files.count - first - 1, opened = 0;
+  size_t most = strstr(f->files.found[first].name, "://") ? FAR_OTHERS : OTHERS;
+  size_t count = !f->format->guesses ? 0 : rest < most ? rest : most;
+  for (size_t k = 1; k <= count; k++) {
+    size_t i = first + k * rest / count;
+    if (f->files.found[i].size && manta__files_file(f, (int32_t)i, &others[opened], NULL) == 0)
+      opened++;
+  }
+  return opened;
+}
+
+static manta_status look_at_file(struct manta__files *f, size_t i, bool passes_empty,
+                                 manta_error *err)
+{
+  struct manta__file file, others[OTHERS];
+  MANTA_TRY(manta__files_file(f, (int32_t)i, &file, err));
+  file.passes_empty = passes_empty;
+  file.others = others;
+  file.other_count = open_others(f, i, others);
+  manta_status st = f->format->look(&file, &f->schema, err);
+  for (size_t k = 0; k < file.other_count; k++)
+    manta__source_close(others[k].source);
+  manta__source_close(file.source);
+  return st;
+}
+
 // Of the first file that has one. One of no bytes is not opened, unless there is no other.
 static manta_status look_at_files(struct manta__files *f, bool passes_empty, manta_error *err)
 {
   size_t first = 0;
   while (first + 1 < f->files.count && f->files.found[first].size == 0)
     first++;
-  for (size_t i = first; i < f->files.count && !f->schema; i++) {
-    struct manta__file file;
-    MANTA_TRY(manta__files_file(f, (int32_t)i, &file, err));
-    file.passes_empty = passes_empty;
-    manta_status st = f->format->look(&file, &f->schema, err);
-    manta__source_close(file.source);
-    if (st < 0)
-      return st;
-  }
+  for (size_t i = first; i < f->files.count && !f->schema; i++)
+    MANTA_TRY(look_at_file(f, i, passes_empty, err));
   return MANTA_OK;
 }
 
-// Types are those of the first file that has rows: a header alone says nothing of them.
+// Columns are those of the first file that has rows: a header alone says nothing of types.
 static manta_status find_schema(struct manta__files *f, manta_error *err)
 {
   if (f->files.count > 1)
