@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sys/proc.h"
 #include "test.h"
 
 /* Forks a process that runs fn(ctx) and then sleeps; returns when fn has returned. *said gets what
@@ -40,7 +41,7 @@ static inline pid_t holder_start(int (*fn)(void *), void *ctx, int *said)
 static inline void holder_kill(pid_t pid)
 {
   int status;
-  assert_int_equal(kill(pid, SIGKILL), 0);
+  assert_int_equal(manta__proc_signal(pid, SIGKILL), 0);
   assert_int_equal(waitpid(pid, &status, 0), pid);
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }

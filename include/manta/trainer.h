@@ -263,7 +263,7 @@ MANTA_API manta_status manta_trainer_checkpoint(manta_trainer *t, manta_checkpoi
 MANTA_API manta_status manta_trainer_best_checkpoint(manta_trainer *t, char *buf, size_t size,
                                                      manta_error *err);
 /* Process id (on its host) of a rank of the newest attempt, or of its successor if it is gone; -1
- * if there is no such rank, or neither. */
+ * if there is no such rank, or neither. Check it before kill(), to which -1 is every process. */
 MANTA_API int manta_trainer_pid(const manta_trainer *t, int rank);
 
 /* --- A run, row by row ---------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include "base/knob.h"
 #include "base/log.h"
 #include "sys/oom.h"
+#include "sys/proc.h"
 #include "sys/runtime.h"
 #include "sys/sock.h"
 
@@ -201,7 +202,7 @@ static void on_sigchld(uv_signal_t *h, int signum)
     if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || si.si_pid == 0)
       return;
     // While it is a zombie its number is its own: what is left of its group can be ended safely.
-    kill(-si.si_pid, SIGKILL);
+    manta__proc_signal_group(si.si_pid, SIGKILL);
     int status = 0;
     if (waitpid(si.si_pid, &status, WNOHANG) == si.si_pid)
       reap_one(h->data, si.si_pid, status);

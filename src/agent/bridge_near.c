@@ -275,7 +275,7 @@ static void notice_silence(struct manta__near *n, int64_t now)
   if (!n->far || !n->spoke || silent <= n->timeout_s)
     return;
   manta_error_set(&n->why, MANTA_EAGENT, "silent for %.1f s", silent);
-  kill(-n->command_pid, SIGKILL);
+  manta__proc_signal_group(n->command_pid, SIGKILL);
   manta__stream_destroy(n->far);
   n->far = NULL;
 }
@@ -291,9 +291,9 @@ static int end_command(struct manta__near *n)
   if (n->command_pid <= 0)
     return -1;
   if (n->command_pidfd < 0 || manta__fd_wait(n->command_pidfd, false, manta__deadline(END_S)) <= 0)
-    kill(n->command_pid, SIGKILL);
+    manta__proc_signal(n->command_pid, SIGKILL);
   waitpid(n->command_pid, &status, 0);
-  kill(-n->command_pid, SIGKILL); // what it left behind
+  manta__proc_signal_group(n->command_pid, SIGKILL); // what it left behind
   read_words(n);
   return status;
 }

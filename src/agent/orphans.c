@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "group/proto.h"
+#include "sys/proc.h"
 
 void manta__orphans_mark(char *buf, size_t size, pid_t agent, int64_t wid)
 {
@@ -104,6 +105,6 @@ int manta__orphans_end(pid_t agent, int64_t wid, pid_t sid)
   for (int i = 0; i < all.count; i++)
     add_children_of(&all, all.pid[i]);
   for (int i = 0; i < all.count; i++)
-    ended += kill(all.pid[i], SIGKILL) == 0;
+    ended += manta__proc_signal(all.pid[i], SIGKILL) == 0;
   return ended;
 }

@@ -25,6 +25,7 @@
 #include "group/zygote.h"
 #include "sys/lifeline.h"
 #include "sys/oom.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 
 #define STATUS_LATE_S 1.0 /* a dead worker's status may take so long to arrive from its zygote */
@@ -267,7 +268,7 @@ void manta__agent_worker_forked(struct manta__agent_worker *w, pid_t pid, int pi
     w->state = WORKER_IDLE;
   announce(w, -1);
   if (w->cause[0])
-    kill(pid, SIGKILL); // it was to be killed before it was born
+    manta__proc_signal(pid, SIGKILL); // it was to be killed before it was born
 }
 
 // --- death ---------------------------------------------------------------------------------------
@@ -389,8 +390,8 @@ void manta__agent_worker_kill(struct manta__agent_worker *w, const char *cause)
     return;
   }
   // Closing the lifeline would do, but a signal to the group also meets its children.
-  if (kill(-w->pid, SIGKILL) < 0)
-    kill(w->pid, SIGKILL);
+  if (manta__proc_signal_group(w->pid, SIGKILL) < 0)
+    manta__proc_signal(w->pid, SIGKILL);
 }
 
 void manta__agent_worker_give_up(struct manta__agent_worker *w)

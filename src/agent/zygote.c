@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "group/zygote.h"
 #include "sys/lifeline.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 
 static struct manta__agent_zygote *find(struct manta__agent *a, uint64_t key)
@@ -138,7 +139,7 @@ static void on_forked(struct manta__agent *a, struct manta__zygote_proc *p, stru
   if (w)
     manta__agent_worker_forked(w, f.pid, manta__msg_take_fd(m, 0), f.error);
   else if (f.pid > 0)
-    kill(f.pid, SIGKILL);
+    manta__proc_signal(f.pid, SIGKILL);
   maybe_succeed(a, z);
 }
 
@@ -335,7 +336,7 @@ static void end_stopped(struct manta__agent *a, struct manta__agent_zygote *z)
   if (pid == 0 || !manta__proc_stopped(pid))
     return;
   manta__warn("zygote %d was stopped by a signal: it is replaced", (int)pid);
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   stop(&z->now);
   disappoint(a, z, pid);
 }

@@ -21,6 +21,7 @@
 #include "ckpt/random.h"
 #include "remote/objects.h"
 #include "sys/file.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 #include "sys/tree.h"
 
@@ -85,7 +86,7 @@ static manta_status remove_leftover(void *ctx, const char *name)
   const struct manta__replica *m = ctx;
   size_t n = sizeof STAGE - 1;
   long pid = strncmp(name, STAGE, n) != 0 ? 0 : strtol(name + n, NULL, 10);
-  if (pid > 0 && kill((pid_t)pid, 0) < 0 && errno == ESRCH)
+  if (pid > 0 && manta__proc_signal((pid_t)pid, 0) < 0 && errno == ESRCH)
     manta__tree_remove(m->rundir, name, NULL);
   return MANTA_OK;
 }

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cmd/format.h"
 #include "group/proto.h"
+#include "sys/proc.h"
 #include "sys/runtime.h"
 #include "sys/sock.h"
 #include "wire/conn.h"
@@ -89,7 +90,7 @@ static manta_status call(int dirfd, const char *name, const manta_value *ask, ma
 static void remove_stale(int dirfd, const char *name)
 {
   struct stat sb;
-  bool alive = kill(pid_of(name), 0) == 0 || errno == EPERM;
+  bool alive = manta__proc_signal(pid_of(name), 0) == 0 || errno == EPERM;
   if (fstatat(dirfd, name, &sb, AT_SYMLINK_NOFOLLOW) < 0)
     return;
   if (!alive || manta__wall() / 1000000000 - sb.st_mtim.tv_sec > BIRTH_S)

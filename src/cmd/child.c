@@ -28,6 +28,7 @@
 #include "cmd/format.h"
 #include "cmd/options.h"
 #include "event/lock.h"
+#include "sys/proc.h"
 #include "sys/sock.h"
 
 #define AGAIN_S 0.5 /* a run that begins after the notice is told of it within this */
@@ -142,8 +143,8 @@ static void kill_all(struct child *c)
   manta__ask_ps(&ps, true, &err);
   while (manta__live_next(&ps, &at, &live))
     if (live.driver > 0 && manta__is_below(live.driver, c->pid))
-      kill(live.driver, SIGKILL);
-  kill(c->pid, SIGKILL);
+      manta__proc_signal(live.driver, SIGKILL);
+  manta__proc_signal(c->pid, SIGKILL);
   manta_value_fini(&ps);
   c->killed = true;
   c->kill_at = MANTA__NEVER;
@@ -161,7 +162,7 @@ static void first_notice(struct child *c)
   c->kill_at = manta__deadline(grace());
   c->again_at = manta__deadline(AGAIN_S);
   if (told == 0)
-    kill(c->pid, SIGTERM);
+    manta__proc_signal(c->pid, SIGTERM);
   else
     manta__say("asked to stop: %s told to save and end; in %.3g s, or at the next SIGTERM, the "
                "program is killed",

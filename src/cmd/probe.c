@@ -90,7 +90,7 @@ static bool reap(pid_t pid, int *status)
     usleep(50);
   if (got == pid)
     return true;
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   waitpid(pid, status, 0);
   return false;
 }
@@ -132,7 +132,7 @@ static void await_notice(struct manta__probe *p, struct page *page, pid_t pid)
   clock_gettime(CLOCK_REALTIME, &by); // the only clock that timedlock takes
   by.tv_sec += (time_t)LIMIT_S;
   int64_t killed = manta__now();
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   int rc = pthread_mutex_timedlock(&page->mutex, &by);
   p->ms = ms_since(killed);
   p->works = rc == EOWNERDEAD;
@@ -157,7 +157,7 @@ void manta__probe_robust(struct manta__probe *p)
       await_notice(p, page, pid);
     else
       broken(p, "a child did not start");
-    kill(pid, SIGKILL);
+    manta__proc_signal(pid, SIGKILL);
     reap(pid, &status);
   }
   munmap(page, sizeof *page);

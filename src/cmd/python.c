@@ -106,7 +106,7 @@ static manta_status run(const char *name, char *text, size_t size, double limit_
   close(tube[0]);
   in_time = in_time && ends(pid, by);
   if (!in_time)
-    kill(pid, SIGKILL);
+    manta__proc_signal(pid, SIGKILL);
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
     ;
   if (!in_time)

@@ -111,7 +111,7 @@ int manta__engine_end(pid_t pid, bool at_once)
   if (pid <= 0)
     return -1;
   if (at_once)
-    kill(pid, SIGKILL);
+    manta__proc_signal(pid, SIGKILL);
   while (waitpid(pid, &status, 0) < 0)
     if (errno != EINTR)
       return -1; // the program reaps all its children

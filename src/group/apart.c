@@ -63,7 +63,7 @@ int manta__apart_wait(pid_t pid)
   while (waitid(P_PID, (id_t)pid, &dead, WEXITED | WNOWAIT) < 0 && errno == EINTR)
     ;
   // While it is a zombie its number is its own: what is left of its group can be ended safely.
-  kill(-pid, SIGKILL);
+  manta__proc_signal_group(pid, SIGKILL);
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
     ;
   return status;

@@ -179,7 +179,7 @@ static void forward_exits(struct zygote *z)
     if (waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | WNOWAIT) < 0 || dead.si_pid == 0)
       return;
     // While it is a zombie its number is its own: what is left of its group can be ended safely.
-    kill(-dead.si_pid, SIGKILL);
+    manta__proc_signal_group(dead.si_pid, SIGKILL);
     struct manta__exited_msg out = {.pid = dead.si_pid};
     waitpid(dead.si_pid, &out.status, 0);
     send_msg(z, MANTA__M_EXITED, &out, sizeof out, -1);

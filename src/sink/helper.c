@@ -167,7 +167,7 @@ void manta__helper_end(manta__helper *h, double limit_s)
   int64_t by = manta__deadline(limit_s);
   while (h->pid > 0 && waitpid(h->pid, NULL, WNOHANG) == 0) {
     if (manta__now() > by)
-      kill(h->pid, SIGKILL);
+      manta__proc_signal(h->pid, SIGKILL);
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
   }
   manta__buf_fini(&h->in);

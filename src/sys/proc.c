@@ -171,6 +171,22 @@ static const char *read_stat(pid_t pid, char *text, size_t size)
   return strrchr(text, ')');
 }
 
+static int nobody(void)
+{
+  errno = ESRCH;
+  return -1;
+}
+
+int manta__proc_signal(pid_t pid, int sig)
+{
+  return pid > 0 ? kill(pid, sig) : nobody(); // in a container the driver may be 1
+}
+
+int manta__proc_signal_group(pid_t leader, int sig)
+{
+  return leader > 1 ? kill(-leader, sig) : nobody();
+}
+
 bool manta__proc_stopped(pid_t pid)
 {
   char text[1024];

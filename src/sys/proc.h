@@ -36,6 +36,11 @@ int manta__proc_threads(void);
 /* Ends the process after a fork, a signal mask and dispositions as a fresh program has them. */
 void manta__proc_reset_signals(void);
 
+/* kill() of one process, and of the group of one. Where kill() itself would signal all processes,
+ * as for the -1 that elsewhere means "none", nothing is done: ESRCH. */
+int manta__proc_signal(pid_t pid, int sig);
+int manta__proc_signal_group(pid_t leader, int sig);
+
 /* Whether a signal has stopped it, as SIGSTOP does, and it waits for SIGCONT. */
 bool manta__proc_stopped(pid_t pid);
 /* How a process ended that its parent has not waited for yet; -1 if that cannot be told. */

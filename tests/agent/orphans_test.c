@@ -12,6 +12,7 @@
 #include "agent/orphans.h"
 #include "base/clock.h"
 #include "sys/oom.h"
+#include "sys/proc.h"
 #include "test.h"
 
 #define AGENT 4711 /* whatever the agent's number is: it is part of the mark */
@@ -96,7 +97,7 @@ static void assert_killed(pid_t pid)
 static void assert_alive_then_end(pid_t pid)
 {
   assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
@@ -132,10 +133,10 @@ static void the_children_of_a_daemon_are_ended(void **ctx)
   assert_int_equal(manta__orphans_end(AGENT, 7, sid), 2);
   for (int i = 0; i < 2; i++) {
     int64_t by = manta__deadline(5);
-    while (kill(pid[i], 0) == 0 && manta__now() < by)
+    while (manta__proc_signal(pid[i], 0) == 0 && manta__now() < by)
       if (waitpid(-1, NULL, WNOHANG) <= 0)
         usleep(200);
-    assert_int_equal(kill(pid[i], 0), -1);
+    assert_int_equal(manta__proc_signal(pid[i], 0), -1);
     assert_int_equal(errno, ESRCH);
   }
 }

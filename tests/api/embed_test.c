@@ -11,6 +11,7 @@
 #include <manta/embed.h>
 
 #include "scratch.h"
+#include "sys/proc.h"
 #include "test.h"
 
 #define CODE   "serve-workers" /* what our zygote is told to do */
@@ -162,9 +163,9 @@ static int64_t zygote_of_a_run(manta_trainer *t, int64_t *warm_calls)
 
 static void assert_gone(int64_t pid)
 {
-  for (int i = 0; i < 1000 && kill((pid_t)pid, 0) == 0; i++)
+  for (int i = 0; i < 1000 && manta__proc_signal((pid_t)pid, 0) == 0; i++)
     usleep(10000);
-  assert_int_equal(kill((pid_t)pid, 0), -1);
+  assert_int_equal(manta__proc_signal((pid_t)pid, 0), -1);
 }
 
 // Runs on new trainers until a worker comes from a successor; its pid.
@@ -293,7 +294,7 @@ static void a_prestarted_host_outlives_its_trainers(void **state)
     assert_ok(manta_trainer_prestart(t, &err), &err);
     pid[i] = zygote_of_a_run(t, &ignored);
     manta_trainer_destroy(t);
-    assert_int_equal(kill((pid_t)pid[i], 0), 0);
+    assert_int_equal(manta__proc_signal((pid_t)pid[i], 0), 0);
   }
   assert_int_equal(pid[0], pid[1]);
   assert_int_not_equal(pid[1], pid[2]);

@@ -14,6 +14,7 @@
 #include "ckpt/ckdir.h"
 #include "ckpt/store.h"
 #include "sample.h"
+#include "sys/proc.h"
 
 #define ROUNDS 80
 #define WORDS  300000 /* two tensors of 2.4 MB */
@@ -117,7 +118,7 @@ static void the_newest_is_always_whole(void **ctx)
       save_for_ever(pair[1]);
     receive_fds(pair[0], fds);
     usleep((useconds_t)(random() % 8000));
-    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(manta__proc_signal(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     inspect(fds, &s, &mid);
@@ -207,7 +208,7 @@ static void a_dead_writer_leaves_whole_checkpoints(void **ctx)
     close(pair[1]);
     assert_int_equal(read(pair[0], &byte, 1), 1);
     usleep((useconds_t)(random() % 5000));
-    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(manta__proc_signal(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
     inspect_store(run, &s, &leftovers);

@@ -5,6 +5,7 @@
 #include "ranks.h"
 
 #include "comm/reduce/reduce.h"
+#include "sys/proc.h"
 
 static const size_t counts[] = {0, 1, 3, 17, 1000, 2048, 2049, 70000, 200001};
 #define COUNTS (sizeof counts / sizeof *counts)
@@ -321,7 +322,7 @@ static void survivors_leave_when_a_peer_is_killed(void **state)
     while (t.shared->note[victim] < 2)
       usleep(500);
     usleep((useconds_t)(i * 137 % 3000));
-    kill(t.pid[victim], SIGKILL);
+    manta__proc_signal(t.pid[victim], SIGKILL);
     ranks_abort(&t, victim);
     assert_int_equal(ranks_end(&t), 0);
   }

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 
 #include "plain.h"
+#include "sys/proc.h"
 
 #define ROOM     (1400u << 10)
 #define PATIENCE 60 // s: against hangs
@@ -254,7 +255,7 @@ static void end_of_stop(struct ranks *t)
   // It said so before it stopped: on a busy machine all others may be done by then.
   assert_int_equal(waitpid(t->pid[victim], &status, WUNTRACED), t->pid[victim]);
   assert_true(WIFSTOPPED(status));
-  kill(t->pid[victim], SIGCONT);
+  manta__proc_signal(t->pid[victim], SIGCONT);
 }
 
 // True if the fault came: the call has more publications than k - 1.

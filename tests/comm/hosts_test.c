@@ -6,6 +6,7 @@
 
 #include "bits.h"
 #include "comm/reduce/reduce.h"
+#include "sys/proc.h"
 
 #define LIMIT_S 60
 #define ROOM    ((size_t)3 << 20)
@@ -563,7 +564,7 @@ static void kill_one(const struct place *place, const struct spread *s, int vict
     usleep(1000);
   usleep((useconds_t)(manta__now() % 5000));
   int64_t killed = manta__now();
-  kill(t.pid[victim], SIGKILL);
+  manta__proc_signal(t.pid[victim], SIGKILL);
   if (agent) {
     atomic_store(&t.board->abort, (uint32_t)victim + 1);
     for (int r = 0; r < s->n; r++)

@@ -3,6 +3,7 @@
  * The transport between hosts: messages arrive, deaths are noticed, the process stays as it was.
  */
 #include "nets.h"
+#include "sys/proc.h"
 
 #include <dirent.h>
 
@@ -189,7 +190,7 @@ static void the_killed_are_noticed(const struct place *place, int n)
   while (t.board->note[0] < 3 && manta__now() < by)
     usleep(1000);
   int64_t killed = manta__now();
-  kill(t.pid[0], SIGKILL);
+  manta__proc_signal(t.pid[0], SIGKILL);
   for (int r = 1; r < n; r++) {
     while (t.board->note[r] >= 0 && manta__now() < by)
       usleep(500);

@@ -10,6 +10,7 @@
 #include <sched.h>
 
 #include "plain.h"
+#include "sys/proc.h"
 
 #define FLIGHT   6
 #define GROUPS   3
@@ -291,9 +292,9 @@ static void disturb(struct ranks *t)
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
     pid_t pid = t->pid[draw(&g, (uint64_t)t->n)];
     usleep((useconds_t)draw(&g, 20000));
-    kill(pid, SIGSTOP);
+    manta__proc_signal(pid, SIGSTOP);
     usleep((useconds_t)draw(&g, 4000));
-    kill(pid, SIGCONT);
+    manta__proc_signal(pid, SIGCONT);
   }
 }
 

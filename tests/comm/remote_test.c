@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 
 #include "plain.h"
+#include "sys/proc.h"
 
 #define ROOM     (1300u << 10)
 #define LARGE    (2u << 20)
@@ -354,7 +355,7 @@ static void a_death_in_the_middle_ends_all(void **state)
     ranks_start(&t, 3, until_aborted);
     await_calls(&t, 2);
     usleep((useconds_t)draw(3000));
-    kill(t.pid[i % 3], SIGKILL);
+    manta__proc_signal(t.pid[i % 3], SIGKILL);
     waitid(P_PID, (id_t)t.pid[i % 3], &info, WEXITED | WNOWAIT);
     ranks_abort(&t, i % 3);
     assert_int_equal(ranks_end(&t), 0);
@@ -390,11 +391,11 @@ static void a_rank_that_is_stopped_holds_nobody_up(void **state)
     while (atomic_load(&t.shared->note[1]) < 2 && atomic_load(&t.shared->note[0]) >= 0)
       usleep(100);
     usleep((useconds_t)draw(3000));
-    kill(t.pid[1], SIGSTOP);
+    manta__proc_signal(t.pid[1], SIGSTOP);
     while (atomic_load(&t.shared->note[0]) >= 0 && manta__now() < by)
       usleep(100);
     bool back = atomic_load(&t.shared->note[0]) < 0;
-    kill(t.pid[1], SIGCONT);
+    manta__proc_signal(t.pid[1], SIGCONT);
     assert_int_equal(ranks_end(&t), 0);
     assert_true(back);
   }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "sys/proc.h"
 
 static int value(int from, int tag, size_t i)
 {
@@ -210,7 +211,7 @@ static void a_loss_ends_a_wait_for_anybody(void **state)
   for (int r = 0; r < 3; r++)
     while (!t.shared->note[r])
       usleep(500);
-  kill(t.pid[2], SIGKILL);
+  manta__proc_signal(t.pid[2], SIGKILL);
   ranks_abort(&t, 2);
   assert_int_equal(ranks_end(&t), 0);
 }

@@ -3,6 +3,7 @@
  * Started operations, sends and receives, groups.
  */
 #include "ranks.h"
+#include "sys/proc.h"
 
 static const size_t sizes[] = {0, 1, 15, 16, 17, 1000, 4096, 16384, 16385, 50000, 300001};
 #define SIZES (sizeof sizes / sizeof *sizes)
@@ -132,7 +133,7 @@ static void a_lost_peer_ends_what_is_in_flight(void **state)
     for (int r = 0; r < 3; r++)
       while (!t.shared->note[r])
         usleep(100);
-    kill(t.pid[0], SIGKILL);
+    manta__proc_signal(t.pid[0], SIGKILL);
     ranks_abort(&t, 0);
     assert_int_equal(ranks_end(&t), 0);
   }

@@ -88,11 +88,11 @@ static manta_status do_as(char what, const manta_batch *in, manta_applied *out, 
 {
   leave("calls");
   if (what == 'd' && number_at(in, 0) >= 300 && leave("deaths") <= 2)
-    kill(getpid(), SIGKILL);
+    manta__proc_signal(getpid(), SIGKILL);
   if (what == 'D') {
     printf("last words\n");
     fflush(stdout);
-    kill(getpid(), SIGKILL);
+    manta__proc_signal(getpid(), SIGKILL);
   }
   if (what == 'h') {
     leave("hangs");

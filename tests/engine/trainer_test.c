@@ -133,7 +133,7 @@ static void *stop_the_bridge(void *arg)
 {
   pid_t *bridge = arg;
   if (within(20, board->at[1] > 10 && (*bridge = child_named(getpid(), "manta-bridge")) > 0))
-    board->fired += kill(*bridge, SIGSTOP) == 0;
+    board->fired += manta__proc_signal(*bridge, SIGSTOP) == 0;
   return NULL;
 }
 

@@ -13,6 +13,7 @@
 #include "event/lock.h"
 #include "event/log_follow.h"
 #include "event/log_wake.h"
+#include "sys/proc.h"
 
 #define SOON 60.0 /* only a broken follower takes so long */
 
@@ -677,7 +678,7 @@ static void the_death_of_a_writer_is_seen(void **state)
   tell(&c, 3);
   assert_rows(f, 1, 3);
   assert_told(f, MANTA__FOLLOW_WAIT);
-  kill(c.pid, SIGKILL);
+  manta__proc_signal(c.pid, SIGKILL);
   assert_int_equal(await(f, &seq), MANTA__FOLLOW_END);
   assert_int_equal(reap(&c), SIGKILL);
   start_writer(b, &c); // resumed

@@ -7,6 +7,7 @@
 
 #include "bed.h"
 #include "event/lock.h"
+#include "sys/proc.h"
 
 static void wait_byte(int fd)
 {
@@ -82,7 +83,7 @@ static void the_lock_dies_with_its_holder(void **state)
   manta__log_writer *w = NULL;
   assert_status(manta__log_writer_open(&w, b->dir, false, NULL), MANTA_ESTATE);
   assert_int_equal(manta__runlock_holder(b->dir), pid);
-  assert_int_equal(kill(pid, SIGKILL), 0);
+  assert_int_equal(manta__proc_signal(pid, SIGKILL), 0);
   assert_int_equal(waitpid(pid, &status, 0), pid);
   w = bed_writer(b, false);
   manta__log_writer_close(w);

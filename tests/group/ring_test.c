@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "group/ring.h"
+#include "sys/proc.h"
 #include "sys/shm.h"
 #include "test.h"
 
@@ -340,7 +341,7 @@ static void a_killed_producer_leaves_whole_rows(void **ctx)
       if (mix(seq) % 16 == 0)
         manta__ring_release(&c);
     }
-    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(manta__proc_signal(pid, SIGKILL), 0);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;

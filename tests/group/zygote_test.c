@@ -401,7 +401,7 @@ static void an_error_is_told_and_the_worker_goes_on(void **ctx)
   ctl_unmap(ctl);
   manta_value_fini(&done);
   check_echo(&w, 0, 1);
-  kill(w.pid, SIGKILL);
+  manta__proc_signal(w.pid, SIGKILL);
   assert_int_equal(exit_status(&z, w.pid), SIGKILL);
   worker_close(&w);
   zygote_end(&z);
@@ -453,7 +453,7 @@ static void a_killed_zygote_leaves_its_workers_alive(void **ctx)
   prctl(PR_SET_CHILD_SUBREAPER, 1); // as the agent is
   zygote_start(&z, NULL);
   worker_start(&w, &z, 1);
-  kill(z.pid, SIGKILL);
+  manta__proc_signal(z.pid, SIGKILL);
   assert_int_equal(reap(z.pid), SIGKILL);
   assert_false(is_gone(&w, 0.02));
   check_echo(&w, 0, 1);
@@ -478,7 +478,7 @@ static void a_retired_zygote_waits_for_its_newborn(void **ctx)
   assert_int_equal(getpgid(w.pid), z.pid); // it sleeps
   assert_ok(manta__conn_send(z.conn, &(struct manta__msg){.kind = MANTA__M_RETIRE}, &err), &err);
   assert_int_equal(waitid(P_PID, (id_t)z.pid, &dead, WEXITED | WNOWAIT), 0);
-  kill(-z.pid, SIGKILL);
+  manta__proc_signal_group(z.pid, SIGKILL);
   assert_int_equal(reap(z.pid), 0);
   check_echo(&w, 0, 1);
   ask_exit(&w);
@@ -558,7 +558,7 @@ static void output_before_the_fork_is_not_repeated(void **ctx)
   worker_start(&w, &z, 1);
   check_echo(&w, 0, 1);
   assert_string_equal(got, "rank 0 of 1\n");
-  kill(w.pid, SIGKILL);
+  manta__proc_signal(w.pid, SIGKILL);
   assert_int_equal(exit_status(&z, w.pid), SIGKILL);
   worker_close(&w);
   zygote_end(&z);

@@ -97,7 +97,7 @@ MANTA_TRAIN("stored", train)
 static manta_status on_rows(void *ctx, const manta_rows *rows, manta_error *err)
 {
   if (rows->iteration == from_environment("STOP_AT"))
-    kill(getpid(), SIGKILL);
+    raise(SIGKILL);
   return MANTA_OK;
 }
 

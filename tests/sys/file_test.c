@@ -10,6 +10,7 @@
 
 #include "scratch.h"
 #include "sys/file.h"
+#include "sys/proc.h"
 
 struct place {
   char *path;
@@ -139,7 +140,7 @@ static void a_killed_writer_leaves_a_whole_file(void **state)
       _exit(1);
     }
     usleep(1000 + 137 * (useconds_t)i);
-    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(manta__proc_signal(pid, SIGKILL), 0);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));

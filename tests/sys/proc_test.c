@@ -360,13 +360,28 @@ static void a_pidfd_tells_of_the_end(void **ctx)
   int fd = manta__pidfd_open(pid);
   assert_true(fd >= 0);
   assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   siginfo_t si;
   assert_int_equal(waitid(P_PIDFD, (id_t)fd, &si, WEXITED), 0);
   assert_int_equal(si.si_pid, pid);
   close(fd);
   assert_int_equal(manta__pidfd_open(pid), -1);
   assert_int_equal(errno, ESRCH);
+}
+
+// Signal 0 only asks. kill() itself would find somebody: all, or the group of the caller.
+static void a_signal_meets_one_process(void **ctx)
+{
+  for (pid_t pid = -1; pid <= 1; pid++) {
+    errno = 0;
+    assert_int_equal(manta__proc_signal_group(pid, 0), -1);
+    assert_int_equal(errno, ESRCH);
+    errno = 0;
+    assert_true(pid == 1 || (manta__proc_signal(pid, 0) == -1 && errno == ESRCH));
+  }
+  assert_true(manta__proc_signal(1, 0) == 0 || errno == EPERM);
+  assert_int_equal(manta__proc_signal(getpid(), 0), 0);
+  assert_int_equal(manta__proc_signal_group(getpgrp(), 0), 0);
 }
 
 static pid_t zombie(int sig)
@@ -414,6 +429,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(threads_are_counted),
       cmocka_unit_test(a_fork_can_make_its_signals_fresh),
       cmocka_unit_test(a_pidfd_tells_of_the_end),
+      cmocka_unit_test(a_signal_meets_one_process),
       cmocka_unit_test(how_a_zombie_ended_is_known),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,13 @@ def test_files_only_through_file() -> None:
     assert not wrongs('  f = fopen(p, "w");', "src/sys/file.c")
 
 
+def test_signals_only_to_one_process() -> None:
+    for path in ("src/wire/a.c", "tests/wire/a.c"):
+        assert wrongs("  kill(pid, SIGSTOP);", path), path
+        assert not wrongs("  manta__proc_signal(pid, SIGSTOP);", path), path
+    assert not wrongs("  return kill(pid, sig);", "src/sys/proc.c")
+
+
 def test_variables_only_through_the_table() -> None:
     for path in ("src/wire/a.c", "python/ext/a.c"):
         assert wrongs('  s = getenv("MANTA_LOG");', path), path

@@ -7,6 +7,7 @@
 
 #include "ckpt/store.h"
 #include "rig.h"
+#include "sys/proc.h"
 
 static void assert_all(const struct rig *r, int workers, int64_t n)
 {
@@ -435,7 +436,7 @@ static void *assail(void *arg)
       return NULL;
     from = board->counts;
     last = pid;
-    a->done += kill(pid, SIGKILL) == 0;
+    a->done += manta__proc_signal(pid, SIGKILL) == 0;
   }
   return NULL;
 }
@@ -514,7 +515,7 @@ static void a_lost_driver_takes_everything_along(void **state)
   assert_true(within(10, board->counts > 50));
   pid_t agent = child_named(pid, "manta-agent"), zygote = child_named(agent, "manta-zygote");
   assert_true(alive(agent) && alive(zygote));
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
   assert_true(within(1, !alive((pid_t)board->pid[0]) && !alive((pid_t)board->pid[1])));
   assert_true(within(1, !alive(zygote)));

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "rig.h"
+#include "sys/proc.h"
 #include "train/session.h"
 
 #define SOON 30.0
@@ -90,7 +91,7 @@ static int sh(const char *fmt, ...)
 static int tear_down(void **state)
 {
   if (listener > 0) {
-    kill(listener, SIGKILL);
+    manta__proc_signal(listener, SIGKILL);
     waitpid(listener, NULL, 0);
   }
   listener = 0;

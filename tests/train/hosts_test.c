@@ -4,6 +4,7 @@
  * goes the whole way (bridge, stream, far agent, workers) but for a network.
  */
 #include "rig.h"
+#include "sys/proc.h"
 #include "train/session.h"
 
 #define SOON 20.0
@@ -247,7 +248,7 @@ static void *strike(void *arg)
   b->far = half_of(b->host, "far");
   b->agent = half_of(b->host, "agent");
   pid_t victim = !strcmp(b->what, "near") ? b->near : !strcmp(b->what, "far") ? b->far : b->agent;
-  board->fired += kill(victim, b->sig) == 0;
+  board->fired += manta__proc_signal(victim, b->sig) == 0;
   return NULL;
 }
 
@@ -265,7 +266,7 @@ static void lose_host(int host, const char *what, int sig, const char *cause)
   manta_status st = rig_run(&r, &c);
   pthread_join(thread, NULL);
   if (sig == SIGSTOP) // of what was stopped, we have killed what we could
-    kill(b.far, SIGCONT);
+    manta__proc_signal(b.far, SIGCONT);
   assert_ok(st, &r.err);
   assert_int_equal(board->fired, 1);
   assert_true(board->attempts >= 1);
@@ -324,7 +325,7 @@ static void *break_host(void *flag)
 {
   if (within(SOON, board->at[0] > 20 && half_of(1, "far"))) {
     touch(flag);
-    board->fired += kill(half_of(1, "far"), SIGKILL) == 0;
+    board->fired += manta__proc_signal(half_of(1, "far"), SIGKILL) == 0;
   }
   return NULL;
 }
@@ -680,7 +681,7 @@ static void a_lost_driver_takes_far_workers_along(void **state)
   pid_t near = child_named(pid, "manta-bridge"), far = child_named(near, "manta-stdio");
   pid_t agent = child_named(far, "manta-agent");
   assert_true(alive(near) && alive(far) && alive(agent));
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
   for (int i = 0; i < 4; i++)
     assert_true(within(SANITIZED ? 5 : 1, !alive((pid_t)board->pid[i])));

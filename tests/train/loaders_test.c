@@ -9,6 +9,7 @@
 #include "data/cells.h"
 #include "data/numbered.h"
 #include "rig.h"
+#include "sys/proc.h"
 
 #define FILES  5
 #define EACH   61
@@ -111,7 +112,7 @@ static void maybe_kill_reader(const struct reading *r)
              r->step >= manta_session_config_int(r->s, "kill_step", 0) &&
              manta_session_rank(r->s) == 0;
   pid_t reader = due && !board->reused ? child_named((pid_t)board->born[0], "manta-reader") : 0;
-  if (reader > 0 && kill(reader, SIGKILL) == 0)
+  if (reader > 0 && manta__proc_signal(reader, SIGKILL) == 0)
     board->reused++;
 }
 

@@ -3,6 +3,7 @@
  * What workers print: where it goes, and that its end is not lost.
  */
 #include "rig.h"
+#include "sys/proc.h"
 
 struct ears {
   char text[2][65536];
@@ -34,7 +35,7 @@ static manta_status talk(manta_session *s, manta_value *result, manta_error *err
   fflush(stdout);
   fprintf(stderr, "last of stderr");
   if (!strcmp(end, "kill"))
-    kill(getpid(), SIGKILL);
+    manta__proc_signal(getpid(), SIGKILL);
   if (!strcmp(end, "exit"))
     _exit(3);
   if (!strcmp(end, "abort"))

@@ -6,6 +6,7 @@
 #include "data/numbered.h"
 #include "data/plan/dataset.h"
 #include "rig.h"
+#include "sys/proc.h"
 
 #define FILES 6
 #define EACH  2000
@@ -53,7 +54,7 @@ static manta_status sum_up(manta_session *s, manta_loader *l, int64_t *sum, mant
       int how = manta_session_config_bool(s, "freeze", false) ? SIGSTOP : SIGKILL;
       pid_t pid = board->fired ? 0 : reader_pid();
       board->orphan = pid > 0 ? pid : board->orphan;
-      board->fired += pid > 0 && kill(pid, how) == 0;
+      board->fired += pid > 0 && manta__proc_signal(pid, how) == 0;
     }
     if (stops)
       break;

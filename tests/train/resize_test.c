@@ -4,6 +4,7 @@
  * cannot come at any other time.
  */
 #include "rig.h"
+#include "sys/proc.h"
 
 #define COUNTS 40
 
@@ -29,10 +30,10 @@ static void resize_while_forming(int to, int saves)
   pid_t agent = child_named(getpid(), "manta-agent");
   manta_value cfg = MANTA_MAP(MANTA_KV_INT("n", COUNTS), MANTA_KV_INT("every", saves));
   r.rc.config = &cfg;
-  assert_int_equal(kill(agent, SIGSTOP), 0);
+  assert_int_equal(manta__proc_signal(agent, SIGSTOP), 0);
   assert_ok(manta_run_start(&run, r.t, counting, &r.rc, &r.err), &r.err);
   manta_status st = manta_trainer_resize(r.t, to, &r.err);
-  assert_int_equal(kill(agent, SIGCONT), 0);
+  assert_int_equal(manta__proc_signal(agent, SIGCONT), 0);
   assert_ok(st, &r.err);
   assert_int_equal(go_through(&r, run, worlds), 0);
   manta_run_close(run);

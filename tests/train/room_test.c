@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "scratch.h"
+#include "sys/proc.h"
 #include "test.h"
 
 static char *results;
@@ -61,7 +62,7 @@ static int64_t run(manta_trainer *t)
 
 static bool alive(int64_t pid)
 {
-  return kill((pid_t)pid, 0) == 0;
+  return manta__proc_signal((pid_t)pid, 0) == 0;
 }
 
 // The host has one GPU. Each trainer in turn gets it, as a notebook's cell that is run again and
@@ -219,7 +220,7 @@ static void sigterm_to_the_agent_is_a_notice_to_all(void **state)
     assert_ok(manta_run_start(&r[i], t[i], serene, NULL, &err), &err);
     assert_int_equal(manta_run_next(r[i], 30, NULL, &err), 1);
   }
-  assert_int_equal(kill(find_agent(), SIGTERM), 0);
+  assert_int_equal(manta__proc_signal(find_agent(), SIGTERM), 0);
   for (int i = 0; i < 2; i++) {
     assert_status(manta_run_next(r[i], 30, NULL, &err), MANTA_EPREEMPTED);
     manta_run_close(r[i]);

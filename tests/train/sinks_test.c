@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "rig.h"
+#include "sys/proc.h"
 
 static manta_value read_json(const char *dir, const char *name)
 {
@@ -91,7 +92,7 @@ static void *kill_sinks(void *arg)
       return NULL;
     while (board->at[0] < 40 * (k + 1)) // some rows later, so that there is something to double
       usleep(500);
-    killed += kill(pid, SIGKILL) == 0;
+    killed += manta__proc_signal(pid, SIGKILL) == 0;
     if (!within(5, !alive(pid)))
       return NULL;
   }

@@ -11,6 +11,7 @@
 
 #include "drivers.h"
 #include "ondisk.h"
+#include "sys/proc.h"
 #include "tune/journal.h"
 
 #define ROWS  4
@@ -25,7 +26,7 @@ static void fault(manta_session *s, const char *who)
   const char *dir = manta_session_run_dir(s);
   board->hold = within(10, is_written(dir)) && !within(0.05, newest(dir) == FAULT);
   board->fired++;
-  kill(!strcmp(who, "driver") ? (pid_t)board->born[0] : getpid(), SIGKILL);
+  manta__proc_signal(!strcmp(who, "driver") ? (pid_t)board->born[0] : getpid(), SIGKILL);
   for (;;)
     pause(); // until the agent of the dead driver ends us
 }

@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "drivers.h"
+#include "sys/proc.h"
 
 #define TRIALS_A_KILL 12
 
@@ -194,7 +195,7 @@ static bool let_run(pid_t pid, double seconds)
     assert_int_equal(WEXITSTATUS(status), 0);
     return true;
   }
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   waitpid(pid, &status, 0);
   return false;
 }

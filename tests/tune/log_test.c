@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "sys/file.h"
+#include "sys/proc.h"
 
 static struct {
   char *dir;
@@ -172,7 +173,7 @@ static void the_second_driver_is_refused(void **state)
   assert_has(err.message, "has a driver");
   assert_ok(manta_tune_open(&t, bed.path, &err), &err); // whoever only reads may
   manta_tune_close(t);
-  kill(pid, SIGKILL);
+  manta__proc_signal(pid, SIGKILL);
   assert_int_equal(waitpid(pid, NULL, 0), pid);
   run_to_end(open_experiment(&bed.sim, &bed.s)); // the lock of a dead one is none
 }
