@@ -119,14 +119,6 @@ MANTA_API manta_status manta_session_report(manta_session *s, const manta_value 
  * not an error here. */
 MANTA_API manta_status manta_session_save(manta_session *s, const manta_state *state,
                                           manta_error *err);
-
-/* The next save belongs to the report that follows it, not to those made so far: for a caller who
- * has metrics and state at once, and whose run may end with that report, as a trial of an
- * experiment does. Every rank calls it. A notice is told by that report, then, and not by the
- * save. The checkpoint counts when the report is kept: if a worker ends without making it, what was
- * saved for it is dropped. row: the metrics of that report, if checkpoints are kept by one of them;
- * NULL: the score is that of the report before. */
-MANTA_API void manta_session_ahead(manta_session *s, const manta_value *row);
 /* The same, where the bytes of some tensors are not the caller's to point at (they are on a device,
  * say): `fill` is called once, on rank 0, to put them into the slot. */
 MANTA_API manta_status manta_session_save_by(manta_session *s, const manta_state *state,
@@ -139,6 +131,14 @@ MANTA_API manta_status manta_session_save_by(manta_session *s, const manta_state
  * MANTA_EINVAL. */
 MANTA_API manta_status manta_session_save_sharded(manta_session *s, const manta_state *state,
                                                   manta_error *err);
+
+/* The next save belongs to the report that follows it, not to those made so far: for a caller who
+ * has metrics and state at once, and whose run may end with that report, as a trial of an
+ * experiment does. Every rank calls it. A notice is told by that report, then, and not by the
+ * save. The checkpoint counts when the report is kept: if a worker ends without making it, what was
+ * saved for it is dropped. row: the metrics of that report, if checkpoints are kept by one of them;
+ * NULL: the score is that of the report before. */
+MANTA_API void manta_session_ahead(manta_session *s, const manta_value *row);
 /* A new, empty directory (its path, borrowed until the next call) for files that are to lie beside
  * the next state that rank 0 saves: they move into that checkpoint's directory when it is written,
  * and go with it. The caller syncs them. If that state is never written, they are removed with the

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/session.h"
-#include "data/share/callers.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/log.h"
+#include "data/share/callers.h"
 #include "train/func.h"
 #include "train/save.h"
 
@@ -148,10 +148,10 @@ static manta_status begin_attempt(manta_session *s, manta_error *err)
   MANTA_TRY(manta__origin_load(&c, &s->job->origin, false, err));
   s->iteration = manta_checkpoint_iteration(c);
   manta_status st = MANTA_OK;
-  if (!s->job->origin.given)
+  if (!s->job->origin.given) {
     s->origin = s->iteration;
-  if (!s->job->origin.given)
     st = manta__loaders_restore(&s->loaders, manta__checkpoint_extra(c, MANTA__EXTRA_DATA), err);
+  }
   manta_checkpoint_close(c);
   return st;
 }

@@ -156,10 +156,11 @@ void manta__remote_close(struct manta__source *source)
   struct remote_source *s = (struct remote_source *)source;
   struct manta__remote_facts before;
   const struct manta__remote_facts *now = s->ranges ? manta__ranges_facts(s->ranges) : NULL;
+  // A listing has no etag, and nobody knows of ranges before one was asked for: whoever reads on
+  // later does.
   if (now && recall(source->name, &before) &&
       ((now->etag[0] && !before.etag[0]) || now->whole != before.whole))
-    manta__remote_know(source->name,
-                       now); // of a listing: who reads on later knows which one it was
+    manta__remote_know(source->name, now);
   manta__ranges_close(s->ranges);
   manta__spool_give(s->spool);
   manta__free(source->name);
