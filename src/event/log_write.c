@@ -309,27 +309,35 @@ static bool keep_bytes(const manta__log_writer *w, const char *name, const uint8
 {
   char kept[MANTA__SEGMENT_NAME_MAX + 16];
   snprintf(kept, sizeof kept, "%s.damaged", name);
-  int fd = openat(w->dirfd, kept, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int fd = openat(w->dirfd, kept, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   bool ok = fd >= 0 && manta__write_all(fd, p, n, NULL) == 0;
+  int saved = errno;
   if (fd >= 0)
     close(fd);
+  errno = saved;
   if (ok)
     manta__warn("%s/%s is damaged; what lies behind that is in %s now", w->path, name, kept);
   return ok;
 }
 
-// A torn tail is half a record. If others follow it is damage, and they are kept beside the log.
+// A torn tail is half a record. If others follow it is damage, and they are kept beside the log,
+// behind those of an earlier time. False: errno says why not.
 static bool keep_damaged(const manta__log_writer *w, const char *name, size_t torn)
 {
   const uint32_t magic = MANTA__LOG_MAGIC;
   uint8_t *p = manta__malloc(torn);
   int fd = p ? openat(w->dirfd, name, O_RDONLY | O_CLOEXEC) : -1;
-  bool ok = fd >= 0 && pread(fd, p, torn, w->size) == (ssize_t)torn;
+  ssize_t got = fd >= 0 ? pread(fd, p, torn, w->size) : -1;
+  bool ok = got == (ssize_t)torn;
+  if (got >= 0 && !ok)
+    errno = EIO; // it became shorter
   if (ok && memmem(p + 1, torn - 1, &magic, sizeof magic))
     ok = keep_bytes(w, name, p, torn);
+  int saved = p ? errno : ENOMEM;
   if (fd >= 0)
     close(fd);
   manta__free(p);
+  errno = saved;
   return ok;
 }
 
