@@ -184,3 +184,14 @@ manta_status manta__rundir_default(char **out, manta_error *err)
   *out = path;
   return MANTA_OK;
 }
+
+bool manta__rundir_fits_trial(const char *name)
+{
+  size_t n = strlen(name);
+  if (n == 0 || n >= MANTA__TRIAL_DIR_MAX || name[0] == '.' || strcmp(name, "experiment") == 0)
+    return false;
+  for (const char *c = name; *c; c++)
+    if (*c == '/' || (unsigned char)*c < 32 || *c == 127)
+      return false;
+  return true;
+}

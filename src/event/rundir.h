@@ -7,6 +7,7 @@
 #ifndef MANTA_EVENT_RUNDIR_H
 #define MANTA_EVENT_RUNDIR_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <manta/value.h>
@@ -55,5 +56,10 @@ manta_status manta__rundir_list(const char *logdir, char ***out, size_t *count, 
  * MANTA_ENOENT: what `manta resume` hands out to the k-th run. */
 manta_status manta__rundir_of_session(const char *logdir, uint64_t session, int ordinal,
                                       char **path_out, manta_error *err);
+
+/* Whether it can be the name of a trial's directory in that of an experiment: no path, nothing
+ * hidden, and not the log's own. */
+#define MANTA__TRIAL_DIR_MAX 201
+bool manta__rundir_fits_trial(const char *name);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "event/row.h"
+#include "event/rundir.h"
 #include "sink/pick.h"
 #include "sys/file.h"
 #include "sys/sock.h"
@@ -266,7 +267,7 @@ static manta_status set_config(struct trial *t, const manta_value *v, manta_erro
 // Its directory may have a name of its own. One that leads elsewhere is no name.
 static void take_name(struct trial *t, const char *name)
 {
-  if (name && name[0] && name[0] != '.' && strlen(name) < sizeof t->name && !strchr(name, '/'))
+  if (name && manta__rundir_fits_trial(name))
     snprintf(t->name, sizeof t->name, "%s", name);
 }
 

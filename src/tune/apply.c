@@ -67,7 +67,7 @@ static manta_status on_new(manta_tune *t, const struct manta__event_rec *e, bool
     if (rc < 0)
       return (manta_status)rc;
   }
-  if (e->message && !manta__trial_dir_fits(e->message))
+  if (e->message && !manta__rundir_fits_trial(e->message))
     return manta_error_set(err, MANTA_ECORRUPT, "the log has a trial whose directory is \"%s\"",
                            e->message);
   MANTA_TRY(manta__trials_add(&t->trials, e->value, err));

@@ -25,17 +25,6 @@ void manta__trial_dir(const manta_tune *t, char name[MANTA__TRIAL_DIR_MAX], uint
     snprintf(name, MANTA__TRIAL_DIR_MAX, "trial_%05llu", (unsigned long long)number);
 }
 
-bool manta__trial_dir_fits(const char *name)
-{
-  size_t n = strlen(name);
-  if (n == 0 || n >= MANTA__TRIAL_DIR_MAX || name[0] == '.' || strcmp(name, "experiment") == 0)
-    return false;
-  for (const char *c = name; *c; c++)
-    if (*c == '/' || (unsigned char)*c < 32 || *c == 127)
-      return false;
-  return true;
-}
-
 // Of a trial that has its directory, or is still to begin.
 static bool is_taken(const manta_tune *t, const char *name)
 {
@@ -58,7 +47,7 @@ manta_status manta__trial_name(const manta_tune *t, const manta_value *config,
   if (!p->dir_fn)
     return MANTA_OK;
   MANTA_TRY(p->dir_fn(p->dir_ctx, number, config, name, MANTA__TRIAL_DIR_MAX, err));
-  if (!manta__trial_dir_fits(name))
+  if (!manta__rundir_fits_trial(name))
     return manta_error_set(err, MANTA_EINVAL,
                            "\"%s\" cannot be the directory of trial %llu: a name of 1 to %d bytes "
                            "without '/' and control characters, that begins with no '.'",

@@ -28,13 +28,12 @@
 
 #include <limits.h>
 
+#include "event/rundir.h"
 #include "sink/child.h"
 #include "tune/choice.h"
 #include "tune/journal.h"
 #include "tune/runner.h"
 #include "tune/trial.h"
-
-#define MANTA__TRIAL_DIR_MAX 201
 
 /* What the user asked for, as far as it outlives the start. */
 struct manta__plan {
@@ -152,8 +151,6 @@ void manta__trial_dir(const manta_tune *t, char name[MANTA__TRIAL_DIR_MAX], uint
 /* Asks for the name of the next trial; "": the usual one. */
 manta_status manta__trial_name(const manta_tune *t, const manta_value *config,
                                char name[MANTA__TRIAL_DIR_MAX], manta_error *err);
-/* Whether it can be the directory of a trial. */
-bool manta__trial_dir_fits(const char *name);
 /* Makes it, if it is not there. */
 manta_status manta__trial_make_dir(const manta_tune *t, uint64_t number, const char *name,
                                    manta_error *err);

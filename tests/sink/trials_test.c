@@ -80,6 +80,27 @@ static int64_t param(struct lab *l, int trial)
 
 static const manta_sink json = {"json", NULL};
 
+// A name out of a damaged log leads nowhere else.
+static void a_trial_writes_into_its_own_folder(void **state)
+{
+  static const char *const names[] = {"mine", "experiment", "../up", ".hid", "a\nb"};
+  struct lab l = lab_begin(*state, &json, 1);
+  manta_value config = MANTA_MAP(MANTA_KV_INT("x", 1));
+  for (int t = 0; t < 5; t++) {
+    bed_add(l.w, MANTA__EV_TRIAL, ident(0, t, ++l.seq),
+            MANTA_MAP(MANTA_KV_STR("what", "new"), MANTA_KV_STR("message", names[t]),
+                      MANTA_KV("value", config)));
+    happens(&l, t, "began", "", NULL);
+    reports(&l, t, 1);
+  }
+  feed(&l);
+  assert_int_equal(faccessat(l.bed->dir, "mine/results.json", F_OK, 0), 0);
+  for (int t = 1; t < 5; t++)
+    assert_rows(&l, t, 1); // in the usual one
+  assert_int_equal(faccessat(l.bed->dir, "experiment/results.json", F_OK, 0), -1);
+  manta__log_writer_close(l.w);
+}
+
 static void each_trial_has_its_rows_once(void **state)
 {
   struct lab l = lab_begin(*state, &json, 1);
@@ -227,6 +248,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       bed_test(each_trial_has_its_rows_once),
+      bed_test(a_trial_writes_into_its_own_folder),
       bed_test(a_pause_a_copy_and_a_failure_go_on_in_the_same_file),
       bed_test(what_is_not_remembered_is_read_again),
       bed_test(a_full_disk_is_waited_for),
