@@ -90,7 +90,8 @@ static manta_status do_as(char what, const manta_batch *in, manta_applied *out, 
   if (what == 'd' && number_at(in, 0) >= 300 && leave("deaths") <= 2)
     manta__proc_signal(getpid(), SIGKILL);
   if (what == 'D') {
-    printf("last words\n");
+    for (int i = 0; i < 2000; i++) // more than there is room for
+      printf("last words\n");
     fflush(stdout);
     manta__proc_signal(getpid(), SIGKILL);
   }
@@ -321,9 +322,10 @@ static void a_third_death_over_the_same_rows_is_a_failure(void **state)
   manta_loader_close(l);
   manta_dataset_close(d);
   thread_reader_join(&r);
-  char text[256];
+  static char text[32 << 10];
   manta__callers_take_output(text, sizeof text);
   assert_has(text, "last words\n");
+  assert_has(text, " bytes of output left out)\n");
 }
 
 static void a_failure_arrives_with_what_lies_beside_it(void **state)

@@ -5,6 +5,7 @@
 #include "data/share/callers.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #define LOOK_S      0.05 /* how often a wait looks whether anybody waits for it */
 #define START_S     300  /* for a caller to begin: what forks it may be importing a framework */
 #define OUTPUT_MAX  ((size_t)16 << 10)
+#define LOST_ROOM   64 /* for the word that some was left out */
 #define RAISED_MAX  8
 
 /* A function of a plan. */
@@ -48,8 +50,8 @@ static int limit; // of processes; 0: not set up
 static manta__caller_start starter;
 static void *starter_ctx;
 static uint64_t numbers;
-static char output[OUTPUT_MAX]; // that no worker has got yet
-static size_t output_bytes;
+static char output[OUTPUT_MAX];          // that no worker has got yet
+static size_t output_bytes, output_lost; // lost: that there was no room for
 static struct {
   uint64_t hash; /* of the message */
   int fd;        /* -1: none */
@@ -67,6 +69,7 @@ static void keep_output(struct caller_proc *p)
   size_t room = sizeof output - output_bytes, n = (size_t)sb.st_size;
   ssize_t got = pread(p->output, output + output_bytes, n < room ? n : room, 0);
   output_bytes += got > 0 ? (size_t)got : 0;
+  output_lost += n - (got > 0 ? (size_t)got : 0);
   pthread_mutex_unlock(&lock);
   int rc = ftruncate(p->output, 0);
   (void)rc; // then it comes twice
@@ -79,6 +82,10 @@ void manta__callers_take_output(char *to, size_t size)
   memcpy(to, output, n);
   memmove(output, output + n, output_bytes - n);
   output_bytes -= n;
+  if (output_lost && output_bytes == 0 && size - n > LOST_ROOM) {
+    n += (size_t)snprintf(to + n, size - n, "\n(%zu bytes of output left out)\n", output_lost);
+    output_lost = 0;
+  }
   pthread_mutex_unlock(&lock);
   to[n] = 0;
   for (char *zero = to; (zero = memchr(zero, 0, (size_t)(to + n - zero)));)
