@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "event/lock.h"
+#include "tune/experiment.h"
 
 // --- those of a directory ------------------------------------------------------------------------
 
@@ -103,10 +104,5 @@ uint64_t manta__exp_total(const manta_tune *t)
 
 const char *manta__exp_state(const manta_tune *t)
 {
-  int64_t total = manta_value_as_int(manta_value_get(manta_tune_info(t), "total"), 0);
-  if (manta__exp_holder(t) != 0)
-    return "running";
-  return manta__exp_done(t) == manta_tune_count(t) && (int64_t)manta_tune_count(t) >= total
-             ? "finished"
-             : "interrupted";
+  return manta__exp_holder(t) != 0 ? "running" : t->over ? "finished" : "interrupted";
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/value.h"
 #include "cmd/commands.h"
 #include "cmd/explist.h"
 #include "cmd/format.h"
@@ -176,7 +177,7 @@ static bool stand(struct standing *s, const char *dir, const struct manta__expli
   s->value = NAN;
   if (s->metric && manta_tune_best(s->t, NULL, false, true, &s->best, NULL) == MANTA_OK &&
       manta_tune_trial(s->t, s->best, &x, NULL) == MANTA_OK)
-    s->value = manta_value_as_real(manta_value_get(x.best, s->metric), NAN);
+    s->value = manta_value_as_real(manta__value_path(x.best, s->metric), NAN);
   int64_t age = manta__wall() - e->when;
   s->age = !strcmp(s->state, "running") || age < 0 ? 0 : age;
   s->bytes = bytes_of(s->t);

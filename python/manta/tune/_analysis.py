@@ -321,9 +321,10 @@ class ExperimentAnalysis:
         if chosen is None or metric is None:
             return None if chosen is None else chosen.checkpoint
         sign = -1 if (mode or self.default_mode) == "max" else 1
-        rated = [(sign * v, -i, one) for i, (one, row) in enumerate(chosen.checkpoints)
+        rated = [(math.isinf(v), sign * v, -i, one)
+                 for i, (one, row) in enumerate(chosen.checkpoints)
                  if isinstance(v := value_of(row, metric), (int, float)) and v == v]
-        return min(rated, key=lambda r: r[:2])[2] if rated else chosen.checkpoint
+        return min(rated, key=lambda r: r[:3])[3] if rated else chosen.checkpoint
 
     def get_last_checkpoint(self, trial: Trial | None = None, metric: str | None = None,
                             mode: str | None = None) -> Checkpoint | None:
@@ -337,7 +338,7 @@ class ExperimentAnalysis:
         name = metric or self.default_metric or "training_iteration"
         chosen = trial if isinstance(trial, Trial) else next(
             t for t in self.trials if t.logdir == str(trial))
-        return [(one.path, row.get(name)) for one, row in chosen.checkpoints]
+        return [(one.path, value_of(row, name)) for one, row in chosen.checkpoints]
 
     best_trial = property(get_best_trial, doc="By the metric of tune.run.")
     best_config = property(get_best_config, doc="The config of the best trial.")

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import os
+import subprocess
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from manta import tune
+from manta import _command, tune
 from manta.tune import logger, stopper
 from manta.tune.result import SHOULD_CHECKPOINT
 
@@ -261,6 +264,34 @@ def test_what_is_not_finite_is_not_the_best(mode: str, best: int) -> None:
     assert found.best_config == {"x": best}
     assert {found.get_best_config("loss", mode, s)["x"] for s in ("last", "all")} == {best}
     assert found.trials[0].best_result["loss"] == -inf  # it has no other
+
+
+def test_a_checkpoint_that_diverged_is_not_the_best() -> None:
+    def f(config: dict[str, Any]) -> None:
+        for i, loss in enumerate((3.0, 2.0, -math.inf), 1):
+            tune.report(eval={"loss": loss})
+            tune.save_checkpoint(loss=loss)
+            while not Path(tune.get_trial_dir(), "checkpoints", f"{i:06}").exists():
+                time.sleep(0.01)
+
+    found = run(f, metric="eval/loss", keep_checkpoints_num=5)
+    best = found.get_best_checkpoint()
+    assert best and best.to_dict()["loss"] == 2
+    values = [v for _, v in found.get_trial_checkpoints_paths(found.trials[0])]
+    assert sorted(values) == [-math.inf, 2, 3]
+
+
+def test_the_command_lists_what_was_stopped_and_nested_metrics() -> None:
+    def f(config: dict[str, Any]) -> None:
+        tune.report(eval={"loss": 2.5})
+
+    found = run(f, metric="eval/loss", num_samples=60, stop=stopper.TimeoutStopper(timedelta(0)))
+    assert len(found) < 60
+    where = Path(found.experiment_path)
+    done = subprocess.run([_command.path(), "ls", "--json", where.parent], check=True,
+                          capture_output=True, timeout=50)
+    (told,) = (x for x in json.loads(done.stdout) if x["name"] == where.name)
+    assert told["state"] == "finished" and told["best"]["value"] == 2.5
 
 
 def test_other_searchers_of_ray_are_named() -> None:
