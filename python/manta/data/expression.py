@@ -293,8 +293,11 @@ def _tree(node: ast.AST) -> Any:
 
 def _comparison(op: ast.cmpop, left: ast.AST, right: ast.AST) -> Any:
     if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, (ast.List, ast.Tuple, ast.Set)):
-        values = [_tree(v) for v in right.elts]
-        if any(isinstance(v, list) for v in values):
+        try:
+            values = list(ast.literal_eval(right))
+        except (TypeError, ValueError):
+            values = [()]
+        if any(isinstance(v, (list, tuple, set, dict)) for v in values):
             raise _NotHere("what comes behind `in` is a list of values")
         found = ["is_in", _tree(left), values]
         return ["not", found] if isinstance(op, ast.NotIn) else found

@@ -93,6 +93,7 @@ def test_it_prints_and_travels() -> None:
 TEXTS: list[tuple[str, list[int]]] = [
     ("a > 3", [4, 5]), ("1 < a <= 3 and s != 'w2'", [3]), ("not (a > 1)", [0, 1]),
     ("a in [1, 4] or s == \"w0\"", [0, 1, 4]), ("a not in (0, 1, 2, 3)", [4, 5]),
+    ("a - 2 in [-1, +2]", [1, 4]),
     ("-a + 2 * a == 5", [5]), ("a % 2 == 1 and a // 2 == 1", [3]), ("(a > 3) & ~(a == 5)", [4])]
 
 
@@ -103,7 +104,8 @@ def test_expressions_as_text(text: str, kept: list[int]) -> None:
         assert [r["a"] for r in found.take_all()] == kept
 
 
-@pytest.mark.parametrize("text", ["a >", "f(a)", "a.b > 1", "a is None", "a in s", "lambda: 1", ""])
+@pytest.mark.parametrize("text", ["a >", "f(a)", "a.b > 1", "a is None", "a in s", "lambda: 1", "",
+                                  "a in [[1]]", "a in {[1]}", "a in [s]"])
 def test_text_that_is_no_expression(text: str) -> None:
     with pytest.raises(ValueError, match="is no expression over columns: .*\nhint: "):
         from_items([{"a": 1, "s": "x"}]).filter(text)
