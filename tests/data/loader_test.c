@@ -542,6 +542,28 @@ static void a_second_epoch_that_fits_parses_nothing(void **state)
   assert_int_equal(epochs_read(1 << 20, false), 2);
 }
 
+// An order is no other rows: with another seed, or behind a repeat, they are there already.
+static void other_orders_share_what_is_parsed(void **state)
+{
+  manta_dataset *d = numbered_open(dir, "wide", 6, 40000, 1 << 17), *other;
+  manta_error err = MANTA_ERROR_INIT;
+  manta_loader *l = open_loader(d, NULL);
+  read_to_the_end(l);
+  manta_loader_close(l);
+  int64_t once = bytes_read(d);
+  for (uint64_t seed = 1; seed <= 3; seed++) {
+    assert_ok(manta_dataset_shuffle(&other, d, seed, 500, &err), &err);
+    STEP(other, manta_dataset_repeat(&step_out, other, 2, &step_err));
+    l = open_loader(other, NULL);
+    read_to_the_end(l);
+    manta_loader_close(l);
+    manta_dataset_close(other);
+  }
+  assert_true(once > 1 << 20);
+  assert_int_equal(bytes_read(d), once);
+  manta_dataset_close(d);
+}
+
 // Three ranks in step, far less memory than data: what one has parsed the others take.
 static void ranks_parse_a_block_once(void **state)
 {
@@ -740,6 +762,7 @@ int main(void)
       cmocka_unit_test(positions_of_other_data_are_refused),
       cmocka_unit_test(a_second_epoch_that_fits_parses_nothing),
       cmocka_unit_test(ranks_parse_a_block_once),
+      cmocka_unit_test(other_orders_share_what_is_parsed),
       cmocka_unit_test(memory_is_bounded),
       cmocka_unit_test(failures_come_in_order),
       cmocka_unit_test(loaders_survive_without_memory),

@@ -55,6 +55,8 @@ class Dataset:
     name: in a worker, that of its positions in checkpoints.
     """
 
+    _only: Dataset | None = None  # that only() gave last
+
     def __init__(self, rows: Plan, order: tuple[tuple[Build, tuple[Any, ...]], ...] = (),
                  rank: int = 0, ranks: int = 1, length: int = 0, tail: str | None = None,
                  name: str = "") -> None:
@@ -74,7 +76,7 @@ class Dataset:
         return Dataset(rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plan": None}
+        return {**self.__dict__, "_plan": None, "_only": None}
 
     def __getattr__(self, name: str) -> Any:
         """What is not here is answered with what is meant."""
@@ -99,7 +101,7 @@ class Dataset:
 
     def but(self, **changes: Any) -> Dataset:
         """The same with other arguments; its plan is made now."""
-        kept = {k: v for k, v in self.__dict__.items() if k != "_plan"}
+        kept = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
         other = Dataset(**{**kept, **changes})
         if not other.plan.calls:
             other.plan.data()
@@ -184,6 +186,15 @@ class Dataset:
     def select_columns(self, cols: str | Sequence[str]) -> Dataset:
         """These columns, in this order."""
         return self.step(steps.select, _list(cols))
+
+    def only(self, cols: list[str]) -> Dataset:
+        """The same one again for the same columns: what it has parsed is there for an iterator that
+        is made anew in each epoch."""
+        if cols == self.columns():
+            return self
+        if self._only is None or self._only.columns() != cols:
+            self._only = self.select_columns(cols)
+        return self._only
 
     def drop_columns(self, cols: str | Sequence[str]) -> Dataset:
         """All columns but these."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,20 @@ def test_large_integers_stay_what_they_are() -> None:
     d = from_items([{"id": 2 ** 40 + i, "y": 0.5} for i in range(3)])
     x, _ = next(d.to_torch(feature_columns="id", feature_column_dtypes=torch.long, batch_size=3))
     assert x[:, 0].tolist() == [2 ** 40, 2 ** 40 + 1, 2 ** 40 + 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"label_column": "a"}, {"feature_columns": ["b"]},
+                                     {"local_shuffle_buffer_size": 10}], ids=str)
+def test_an_epoch_with_a_new_iterator_parses_nothing(tmp_path: Path, options: dict[str, Any]
+                                                      ) -> None:
+    (tmp_path / "a.csv").write_text("a,b,y\n" + "".join(f"{i},{i / 2},1\n" for i in range(2000)))
+    d = data.read_csv(tmp_path / "a.csv")
+    read = []
+    for _ in range(3):
+        rows = sorted(x[0, 0].item() for x, _ in d.to_torch(batch_size=1, **options))
+        assert len(rows) == 2000 and rows[0] == 0
+        read.append(d.stats()["bytes"])
+    assert read[0] == read[1] == read[2] > 10000
 
 
 def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:

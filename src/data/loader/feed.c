@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "data/loader/cache.h"
+#include "data/plan/late.h"
 #include "sys/thread.h"
 
 #define STACK_BYTES ((size_t)8 << 20) /* functions of the user run there, an import of Python too */
@@ -347,7 +348,7 @@ static manta_status start(struct manta__feed *f, manta_error *err)
 {
   f->slots = 2 * f->c.threads + 2;
   f->columns = manta__columns_flags(f->c.dataset, true);
-  f->cache = manta__cache_join(f->c.dataset, f->c.limit);
+  f->cache = manta__cache_join(manta__late_rows(f->c.dataset), f->c.limit);
   f->slot = manta__calloc((size_t)f->slots, sizeof *f->slot);
   f->thread = manta__calloc((size_t)f->c.threads, sizeof *f->thread);
   if (!f->columns || !f->cache || !f->slot || !f->thread)

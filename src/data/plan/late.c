@@ -20,6 +20,13 @@ static bool can_wait(const manta_dataset *d)
   return d->step == &manta__step_apply ? is_map(d) : d->step->late != NULL;
 }
 
+manta_dataset *manta__late_rows(manta_dataset *d)
+{
+  while (only_orders(d))
+    d = d->input[0];
+  return d;
+}
+
 // The order of d over other rows.
 static manta_status order_as(manta_dataset **out, const manta_dataset *d, manta_dataset *rows,
                              manta_error *err)
@@ -55,11 +62,10 @@ static int find(manta_dataset *at, manta_dataset **found)
 
 manta_status manta__late_split(struct manta__late *out, manta_dataset *d, manta_error *err)
 {
-  manta_dataset *at = d, *found[MANTA__LATE_MAX];
+  manta_dataset *at, *found[MANTA__LATE_MAX];
   manta_status st = MANTA_OK;
   *out = (struct manta__late){.early = d};
-  while (only_orders(at))
-    at = at->input[0];
+  at = manta__late_rows(d);
   if (!(out->count = find(at, found)))
     return MANTA_OK;
   for (int i = 0; i < out->count; i++)

@@ -24,6 +24,8 @@ struct manta__late {
 manta_status manta__late_split(struct manta__late *out, manta_dataset *d, manta_error *err);
 /* Whether a step of the plan is among them. */
 bool manta__late_has(const struct manta__late *l, const manta_dataset *step);
+/* The data set under the order: all that differ in that alone have its rows. */
+manta_dataset *manta__late_rows(manta_dataset *d);
 /* The data set under the choice of columns and the order: what was counted there is seen from all
  * that differ in those alone. */
 manta_dataset *manta__late_base(manta_dataset *d);

@@ -69,7 +69,7 @@ def torch_batches(d: Dataset, options: dict[str, Any], s: Shapes, device: Any, p
         raise ValueError(f"to_torch: there is no column beside {label!r} for x\n"
                          "hint: feature_columns=[…], or iter_batches(batch_format=\"torch\")")
     wanted = list(dict.fromkeys([*(n for g in groups for n in g), label]))
-    chosen = d.select_columns(wanted)  # what is not wanted is not parsed
+    chosen = d.only(wanted)  # what is not wanted is not parsed
     fields = {f.name: f for f in chosen.rows.fields()}
     for f in fields.values():
         if f.kind > BOOL:
