@@ -88,7 +88,8 @@ static void settle(manta_run *r)
 {
   manta_trainer *t = r->trainer;
   manta_error err = MANTA_ERROR_INIT;
-  double limit = r->error.status == MANTA_ECANCELED ? SETTLE_STOP_S : SETTLE_S;
+  // A trial that is stopped has done enough, most often: its last checkpoint counts.
+  double limit = r->error.status == MANTA_ECANCELED && !r->light ? SETTLE_STOP_S : SETTLE_S;
   r->settling = 1 + r->storing.busy; // ours: none of the answers comes before all were asked
   for (int i = 0; i < t->hosts && !wrote_nothing(r); i++) {
     struct manta__link *n = t->host[i].link;

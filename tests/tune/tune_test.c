@@ -10,6 +10,7 @@
 #include <manta/tune.h>
 
 #include "ckpt/store.h"
+#include "sys/proc.h"
 
 #define WAIT_S 60.0
 
@@ -240,6 +241,42 @@ static void one_that_is_asked_to_stop_may_save(void **state)
     manta_tune_close(one.t);
     one.t = NULL;
   }
+}
+
+// As a disk that is slow: the writer stands still for a while.
+static void *slow_writer(void *arg)
+{
+  pid_t agent, writer = 0;
+  if (!within(20, (agent = child_named(getpid(), "manta-agent")) > 0 &&
+                      (writer = child_named(agent, "manta-writer")) > 0) ||
+      manta__proc_signal(writer, SIGSTOP) < 0)
+    return NULL;
+  board->fired++;
+  board->hold = 0;
+  usleep(1500000);
+  manta__proc_signal(writer, SIGCONT);
+  return NULL;
+}
+
+// What waits for the writer, behind what that one holds, is written as well.
+static void one_that_is_stopped_waits_for_a_slow_disk(void **state)
+{
+  manta_tune_config c = config("{\"n\": 1000, \"save\": true}");
+  manta_value stop = MANTA_MAP(MANTA_KV_INT("training_iteration", 4));
+  manta_checkpoint *found;
+  pthread_t thread;
+  c.stop = &stop;
+  c.samples = 2; // the second one comes to the same writer
+  c.concurrency = 1;
+  board->hold = 1; // behind its first checkpoint
+  pthread_create(&thread, NULL, slow_writer, NULL);
+  assert_ok(manta_tune_run(&one.t, trial, &c, &one.err), &one.err);
+  pthread_join(thread, NULL);
+  assert_int_equal(board->fired, 1);
+  assert_ok(manta_tune_checkpoint(one.t, 0, &found, &one.err), &one.err);
+  assert_non_null(found);
+  assert_int_equal(manta_checkpoint_iteration(found), 3);
+  manta_checkpoint_close(found);
 }
 
 // The score falls: of four checkpoints the first is best, and the last is the newest.
@@ -556,6 +593,7 @@ int main(int argc, char **argv)
       tune_test(a_stop_condition_ends_a_trial_where_it_is),
       tune_test(a_checkpoint_that_comes_with_the_last_row_is_kept),
       tune_test(one_that_is_asked_to_stop_may_save),
+      tune_test(one_that_is_stopped_waits_for_a_slow_disk),
       tune_test(checkpoints_are_kept_by_their_score),
       tune_test(asha_stops_most_of_them_early),
       tune_test(hyperband_pauses_and_goes_on),
