@@ -300,6 +300,12 @@ MANTA_API manta_status manta_dataset_drop(manta_dataset **out, manta_dataset *d,
 MANTA_API manta_status manta_dataset_rename(manta_dataset **out, manta_dataset *d,
                                             const char *const *from, const char *const *to,
                                             size_t count, manta_error *err);
+/* These columns as f32 where they are f64 and come from files of text, which then take half of the
+ * memory: for who makes f32 of them anyway. Any other data set is given as it is, with a reference
+ * more. */
+MANTA_API manta_status manta_dataset_single(manta_dataset **out, manta_dataset *d,
+                                            const char *const *columns, size_t count,
+                                            manta_error *err);
 /* A column more at the end, or another one in the place of that of the same name: what the
  * expression gives for each row. */
 MANTA_API manta_status manta_dataset_add(manta_dataset **out, manta_dataset *d, const char *name,

@@ -82,6 +82,11 @@ static PyObject *data_drop(PyObject *self, PyObject *list)
   return pick(self, list, manta_dataset_drop);
 }
 
+static PyObject *data_single(PyObject *self, PyObject *list)
+{
+  return pick(self, list, manta_dataset_single);
+}
+
 static PyObject *data_rename(PyObject *self, PyObject *args)
 {
   PyObject *from, *to;
@@ -406,6 +411,9 @@ static PyMethodDef data_methods[] = {
     {"shuffle", data_shuffle, METH_VARARGS,
      MPY_DOC("shuffle($self, seed, window, /)", "(int, int) -> Data",
              "Another order in each epoch.")},
+    {"single", data_single, METH_O,
+     MPY_DOC("single($self, columns, /)", "(list[str]) -> Data",
+             "These columns of text files as f32, if they are f64.")},
     {"stats", data_stats, METH_NOARGS,
      MPY_DOC("stats($self)", "() -> dict[str, Any]", "What was read so far.")},
     {"stream", data_stream, METH_VARARGS,

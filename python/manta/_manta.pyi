@@ -240,6 +240,8 @@ class Data:
         """These columns."""
     def shuffle(self, seed: int, window: int, /) -> Data:
         """Another order in each epoch."""
+    def single(self, columns: list[str], /) -> Data:
+        """These columns of text files as f32, if they are f64."""
     def stats(self) -> dict[str, Any]:
         """What was read so far."""
     def stream(self, first: int, count: int, /) -> object:

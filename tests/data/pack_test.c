@@ -93,6 +93,9 @@ static void every_step_travels(void **state)
   STEP(one, manta_dataset_repeat(&step_out, one, 2, &step_err));
   STEP(one, manta_dataset_limit(&step_out, one, 700, &step_err));
   assert_travels(one);
+  one = open_text("single.csv", "a,b\n0.1,0.2\n0.3,4\n");
+  STEP(one, manta_dataset_single(&step_out, one, (const char *const[]){"b"}, 1, &step_err));
+  assert_travels(one);
   one = manta__dataset_ref(d);
   STEP(one, manta_dataset_rename(&step_out, one, from, to, 1, &step_err));
   STEP(one, manta_dataset_drop(&step_out, one, some, 1, &step_err));

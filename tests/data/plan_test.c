@@ -40,6 +40,37 @@ static void columns_are_chosen_and_renamed(void **state)
   assert_was(d, "years:i64\n36\nnull\n29\n85");
 }
 
+// What is not f64, and what is no file of text, stays as it is.
+static void columns_of_text_are_single(void **state)
+{
+  static const char *const some[] = {"score", "age", "name"};
+  manta_error err = MANTA_ERROR_INIT;
+  manta_data_stats stats;
+  manta_dataset *d = people(), *same;
+  STEP(d, manta_dataset_single(&step_out, d, some, 3, &step_err));
+  assert_is(d, "name:string|age:i64|score:f32\n'Ada'|36|1.5\n'Bob'|null|2\n'Eve'|29|3\n"
+               "'Grace'|85|4.25");
+  manta_dataset_stats(d, &stats);
+  assert_true(stats.bytes > 0);
+  assert_ok(manta_dataset_single(&same, d, some, 1, &err), &err); // it is no file
+  assert_ptr_equal(same, d);
+  manta_dataset_close(same);
+  STEP(d, manta_dataset_select(&step_out, d, some, 1, &step_err));
+  assert_was(d, "score:f32\n1.5\n2\n3\n4.25");
+  d = people();
+  int failed = 0;
+  do {
+    manta__alloc_fail_after(failed++);
+  } while (manta_dataset_single(&same, d, some, 1, NULL) == MANTA_ENOMEM);
+  manta__alloc_fail_after(-1);
+  assert_true(failed > 4);
+  manta_dataset_close(same);
+  manta_dataset_close(d);
+  d = open_text("third.csv", "x,y\n0.1,1\n0.33333333333333331,2\n1e300,3\n,4\n");
+  STEP(d, manta_dataset_single(&step_out, d, (const char *const[]){"x"}, 1, &step_err));
+  assert_was(d, "x:f32|y:i64\n0.100000001|1\n0.333333343|2\ninf|3\nnull|4");
+}
+
 static void columns_are_computed(void **state)
 {
   manta_dataset *d = people();
@@ -59,6 +90,7 @@ static void unknown_columns_are_named(void **state)
   assert_status(manta_dataset_select(&out, d, wrong, 1, &err), MANTA_ENOENT);
   assert_has(err.message, "score");
   assert_status(manta_dataset_drop(&out, d, wrong, 1, &err), MANTA_ENOENT);
+  assert_status(manta_dataset_single(&out, d, wrong, 1, &err), MANTA_ENOENT);
   assert_status(manta_dataset_rename(&out, d, wrong, same, 1, &err), MANTA_ENOENT);
   assert_status(manta_dataset_filter(&out, d, &v, &err), MANTA_ENOENT);
   assert_has(err.message, "age");
@@ -523,6 +555,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(columns_are_chosen_and_renamed),
+      cmocka_unit_test(columns_of_text_are_single),
       cmocka_unit_test(columns_are_computed),
       cmocka_unit_test(unknown_columns_are_named),
       cmocka_unit_test(filters_meet_wherever_they_are_taken),

@@ -55,8 +55,6 @@ class Dataset:
     name: in a worker, that of its positions in checkpoints.
     """
 
-    _only: Dataset | None = None  # that only() gave last
-
     def __init__(self, rows: Plan, order: tuple[tuple[Build, tuple[Any, ...]], ...] = (),
                  rank: int = 0, ranks: int = 1, length: int = 0, tail: str | None = None,
                  name: str = "") -> None:
@@ -76,7 +74,7 @@ class Dataset:
         return Dataset(rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plan": None, "_only": None}
+        return {**self.__dict__, "_plan": None}
 
     def __getattr__(self, name: str) -> Any:
         """What is not here is answered with what is meant."""
@@ -187,14 +185,9 @@ class Dataset:
         """These columns, in this order."""
         return self.step(steps.select, _list(cols))
 
-    def only(self, cols: list[str]) -> Dataset:
-        """The same one again for the same columns: what it has parsed is there for an iterator that
-        is made anew in each epoch."""
-        if cols == self.columns():
-            return self
-        if self._only is None or self._only.columns() != cols:
-            self._only = self.select_columns(cols)
-        return self._only
+    def only(self, cols: list[str], single: list[str]) -> Dataset:
+        """These columns; those of `single` may be float32 where they are float64."""
+        return self.but(rows=self.rows.only(cols, single))
 
     def drop_columns(self, cols: str | Sequence[str]) -> Dataset:
         """All columns but these."""

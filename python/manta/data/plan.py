@@ -47,6 +47,7 @@ class Plan:
         self._fields: list[Field] | None = None
         self.iterators: weakref.WeakSet[Batches[Any]] = weakref.WeakSet()
         self.times: dict[str, float] = {}  # of iterators that are closed
+        self._only: tuple[list[str], list[str], Plan] | None = None  # what only() gave last
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Plan, (self.build, self.args, self.inputs))
@@ -70,6 +71,15 @@ class Plan:
 
     def step(self, build: Callable[..., _manta.Data], *args: Any) -> Plan:
         return Plan(build, args, (self,))
+
+    def only(self, columns: list[str], singles: list[str]) -> Plan:
+        """These columns, of which `singles` may be float32. The same plan again for the same
+        arguments: what it has parsed is there for an iterator that is made anew in each epoch."""
+        if self._only is None or self._only[:2] != (columns, singles):
+            narrow = self.step(single, singles) if singles else self
+            every = columns == [f.name for f in self.fields()]
+            self._only = columns, singles, narrow if every else narrow.step(select, columns)
+        return self._only[2]
 
 
 # --- steps of C: what plans name ------------------------------------------------------------------
@@ -117,6 +127,10 @@ def repeat(data: _manta.Data, times: int) -> _manta.Data:
 
 def shuffle(data: _manta.Data, seed: int, window: int) -> _manta.Data:
     return data.shuffle(seed, window)
+
+
+def single(data: _manta.Data, columns: list[str]) -> _manta.Data:
+    return data.single(columns)
 
 
 def fold(data: _manta.Data, options: dict[str, Any]) -> _manta.Data:

@@ -78,6 +78,24 @@ def test_an_epoch_with_a_new_iterator_parses_nothing(tmp_path: Path, options: di
     assert read[0] == read[1] == read[2] > 10000
 
 
+def test_text_is_parsed_to_what_tensors_have(tmp_path: Path) -> None:
+    """With the same bits; not where something else looks at the numbers first."""
+    (tmp_path / "a.csv").write_text(
+        "a,b,n,y\n" + "".join(f"{i / 3 + 1e-9},{i * 0.1:.17g},{i},{i / 7}\n" for i in range(999)))
+    d = data.read_csv(tmp_path / "a.csv")
+    (rows,) = d.iter_batches(999)
+    it = d.to_torch(batch_size=999)
+    x, y = next(it)
+    assert "3 columns as f32" in it._plan.data().explain()
+    assert x.numpy().tobytes() == numpy.stack([rows[k] for k in "abn"], 1).astype("f4").tobytes()
+    assert y.numpy().tobytes() == rows["y"].astype("f4").tobytes()
+    for other in (d.to_torch(feature_column_dtypes=torch.float64, label_column="n"),
+                  d.filter(col("a") > 0.1).to_torch(), d.add_column("z", col("a") * 2).to_torch(),
+                  table().to_torch()):
+        assert "as f32" not in other._plan.data().explain()
+    assert d.schema().types == ["f64", "f64", "i64", "f64"]
+
+
 def test_only_what_is_wanted_is_parsed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,text,y\n1,x,2\n3,y,4\n")
     d = data.read_csv(tmp_path / "a.csv")

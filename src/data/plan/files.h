@@ -25,6 +25,12 @@ manta_status manta__files_file(struct manta__files *f, int32_t file, struct mant
 manta_status manta__files_scan(struct manta__scan **out, manta_dataset *d, int64_t block,
                                const struct manta__want *want, manta_error *err);
 
+/* The same for `d`, a step over the files, which have that schema there: other types of the same
+ * columns. */
+manta_status manta__files_scan_as(struct manta__scan **out, manta_dataset *d,
+                                  struct manta__files *f, struct manta__schema *schema,
+                                  int64_t block, const struct manta__want *want, manta_error *err);
+
 /* A data set without files, with these options; unref it if it cannot be finished. */
 manta_status manta__files_begin(struct manta__files **out, const manta_data_config *config,
                                 manta_error *err);

@@ -9,6 +9,7 @@
 
 struct file_scan {
   struct manta__scan scan;
+  struct manta__schema *schema; /* of the files; borrowed */
   struct manta__file file;
   struct manta__filtered *reader;
   int *columns; /* of the schema of the files; then, for each, where it goes in a batch */
@@ -62,7 +63,7 @@ static manta_status narrow_columns(struct file_scan *s, const struct manta__file
       s->places[s->count++] = i;
     }
   return s->count == all ? MANTA_OK
-                         : manta__schema_select(&s->narrow, f->schema, s->columns, s->count, err);
+                         : manta__schema_select(&s->narrow, s->schema, s->columns, s->count, err);
 }
 
 static manta_status open_reader(struct file_scan *s, struct manta__files *f, int64_t block,
@@ -70,9 +71,9 @@ static manta_status open_reader(struct file_scan *s, struct manta__files *f, int
 {
   struct manta__read_job job = {.file = s->file,
                                 .block = f->blocks.block[block],
-                                .schema = f->schema,
+                                .schema = s->schema,
                                 .columns = s->columns,
-                                .out = s->narrow ? s->narrow : f->d.out,
+                                .out = s->narrow ? s->narrow : s->scan.d->out,
                                 .filter = s->filter.type == MANTA_NIL ? NULL : &s->filter,
                                 .pool = f->d.pool,
                                 .tally = &f->d.tally};
@@ -90,8 +91,16 @@ manta_status manta__files_scan(struct manta__scan **out, manta_dataset *d, int64
                                const struct manta__want *want, manta_error *err)
 {
   struct manta__files *f = (struct manta__files *)d;
+  return manta__files_scan_as(out, d, f, f->schema, block, want, err);
+}
+
+manta_status manta__files_scan_as(struct manta__scan **out, manta_dataset *d,
+                                  struct manta__files *f, struct manta__schema *schema,
+                                  int64_t block, const struct manta__want *want, manta_error *err)
+{
   struct file_scan *s = NULL;
   MANTA_TRY(manta__scan_create(&s, sizeof *s, d, want, err));
+  s->schema = schema;
   s->scan.next = file_next;
   s->scan.close = file_close;
   manta_status st = manta__filter_join(&s->filter, f->config.filter, want->filter, err);

@@ -40,6 +40,6 @@ manta_status manta__plan_malformed(manta_error *err);
 extern const struct manta__step manta__step_files, manta__step_add, manta__step_filter,
     manta__step_sample, manta__step_project, manta__step_union, manta__step_limit, manta__step_zip,
     manta__step_fold, manta__step_shuffle, manta__step_repeat, manta__step_part, manta__step_range,
-    manta__step_apply;
+    manta__step_apply, manta__step_single;
 
 #endif

@@ -69,8 +69,7 @@ def torch_batches(d: Dataset, options: dict[str, Any], s: Shapes, device: Any, p
         raise ValueError(f"to_torch: there is no column beside {label!r} for x\n"
                          "hint: feature_columns=[…], or iter_batches(batch_format=\"torch\")")
     wanted = list(dict.fromkeys([*(n for g in groups for n in g), label]))
-    chosen = d.only(wanted)  # what is not wanted is not parsed
-    fields = {f.name: f for f in chosen.rows.fields()}
+    fields = {f.name: f for f in d.select_columns(wanted).rows.fields()}
     for f in fields.values():
         if f.kind > BOOL:
             raise TypeError(f"to_torch: column {f.name!r} has text, of which there is no number\n"
@@ -83,7 +82,16 @@ def torch_batches(d: Dataset, options: dict[str, Any], s: Shapes, device: Any, p
                 for g, dtype in zip(groups, dtypes)]
     matrices.append(_matrix([fields[label]], [wanted.index(label)], s.label_dtype or
                             _label_dtype(fields[label]), not s.unsqueeze_label))
+    chosen = d.only(wanted, _singles(wanted, fields, matrices))  # nothing else is parsed
     return TorchBatches(chosen, options, matrices, form, here, prefetch or AHEAD, d.plan)
+
+
+def _singles(names: list[str], fields: Mapping[str, Field], matrices: Sequence[_Matrix]
+             ) -> list[str]:
+    """Columns of float64 that nothing but float32 is made of."""
+    wide = {c for m in matrices if m.made is not torch.float32 for c in m.columns}
+    return [n for i, n in enumerate(names) if i not in wide and fields[n].kind == NUMBER
+            and fields[n].dtype == _NUMBERS[torch.float64]]
 
 
 def _groups(features: Any) -> tuple[list[list[str]], Callable[[list[torch.Tensor]], Any]]:
