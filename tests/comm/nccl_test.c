@@ -409,6 +409,7 @@ static void test_a_peer_that_does_not_connect(void **state)
   on_ranks(2, connects_to_nobody);
 }
 
+// Rank 2 finds nobody at the other end: the others have heard of the loss before.
 static int connects_to_the_dead(struct rank *t)
 {
   struct manta__device *d = NULL;
@@ -418,9 +419,10 @@ static int connects_to_the_dead(struct rank *t)
     atomic_store(&t->board->abort, 2);
     return 0;
   }
+  t->nccl->init_late = t->rank == 2;
   EXPECT(make(t, &d) == MANTA_EPEERLOST && !d);
   EXPECT(strstr(t->err.message, "rank 1 was lost"));
-  EXPECT(t->nccl->aborts == 1);
+  EXPECT(t->nccl->aborts == (t->rank == 0));
   return 0;
 }
 

@@ -427,8 +427,8 @@ static manta_status meet(struct manta__device *d, const struct nccl_id *id, int6
   struct nccl_inside in;
   manta__nccl_enter(d, &in);
   int rc = d->nccl->init(&d->comm, d->host.size, *id, d->host.rank, &config);
-  manta_status st = d->comm ? settle(d, rc, "connecting", by, err)
-                            : manta__nccl_error(d->nccl, NULL, rc, "connecting", err);
+  manta_status st =
+      d->comm ? settle(d, rc, "connecting", by, err) : explain(d, rc, "connecting", err);
   manta__nccl_leave(d, &in);
   return st;
 }

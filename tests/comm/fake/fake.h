@@ -31,6 +31,7 @@ struct fake_nccl {
   int code;         /* version; 0: 2.28.9 */
   int polls;        /* how often a call is still in progress */
   int init_result;  /* not 0: what init gives */
+  bool init_late;   /* it comes when rank 0 is gone, or after 5 s */
   int id_result;    /* not 0: what ncclGetUniqueId gives */
   int async_result; /* not 0: what the state is */
   bool notices;     /* a peer that aborted is a remote error */
