@@ -37,12 +37,19 @@ static void no_warnings(void *ctx, manta_log_level level, const char *text)
 
 static char path[] = "/dev/shm/manta-fuzz-XXXXXX"; // thousands of files a second: not on a disk
 
+static void empty_dir(void)
+{
+  static const char *const names[] = {"run.log", "run.log.2", "run.log.damaged",
+                                      "run.log.2.damaged"};
+  for (int i = 0; i < 4; i++)
+    unlinkat(dir, names[i], 0);
+}
+
 static void remove_dir(void)
 {
-  const char *names[] = {"run.log", "run.log.2", ".lock"};
-  for (int i = 0; i < 3; i++)
-    unlinkat(dir, names[i], 0);
-  rmdir(path);
+  empty_dir();
+  unlinkat(dir, ".lock", 0);
+  MUST(rmdir(path) == 0);
 }
 
 static void open_dir(void)
@@ -159,7 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make_records(p, half);
     make_records(p + half, n - half);
   }
-  unlinkat(dir, "run.log.2", 0);
+  empty_dir();
   put("run.log", p, half);
   if (half < n)
     put("run.log.2", p + half, n - half);
