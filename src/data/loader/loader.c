@@ -333,10 +333,11 @@ manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const mant
                                 const struct manta__supply *supply, manta_error *err)
 {
   struct manta__late late;
+  int cap = c->prefetch > SMALL ? c->prefetch : SMALL;
   manta_status st = manta__late_split(&late, d, err);
   manta_loader *l = st == MANTA_OK ? manta__calloc(1, sizeof *l) : NULL;
   if (l)
-    l->made = manta__calloc((size_t)(c->prefetch > SMALL ? c->prefetch : SMALL), sizeof *l->made);
+    l->made = manta__calloc((size_t)cap, sizeof *l->made);
   if (l && l->made)
     l->track = manta__track_create(d, c->epoch);
   if (!l || !l->track) {
@@ -351,7 +352,7 @@ manta_status manta__loader_open(manta_loader **out, manta_dataset *d, const mant
   l->late = late;
   l->supply = *supply;
   l->c = *c;
-  l->cap = c->prefetch > SMALL ? c->prefetch : SMALL;
+  l->cap = cap;
   l->over.st = (manta_status)1;
   pthread_mutex_init(&l->lock, NULL);
   pthread_cond_init(&l->full, NULL);
